@@ -76,7 +76,7 @@ fn shaped_segment(kind: SegmentKind, recipe: &mut Recipe<'_>) -> (String, Vec<u8
         link: first_link(LOG_ID),
         synced_frame: 0,
         log_time: Nanos(0),
-        opening: Opening { boot_id: [0; 16], durability: Durability::Disk },
+        opening: Opening { boot_id: [0; 16], durability: Durability::Disk, rules: 1 },
         ended: Vec::new(),
     };
     if recipe.one_in(8) {

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_io::{Disk, DiskError, DiskErrorKind};
-use weir_types::{ChangeId, Epoch, Epochs, Nanos, PartitionId, Reason, Rec};
+use weir_types::{ChangeId, Epoch, Epochs, Nanos, PartitionId, Reason, Rec, Survival};
 
 use crate::block::Block;
 use crate::entry::{Batch, Change, ChangeError, IMAGE_LEN, Image};
@@ -139,9 +139,15 @@ pub struct OpenReport {
     pub removed: Vec<String>,
     /// Files of this source that a hole separates from the served range; they stay where they are.
     pub unreachable: Vec<String>,
+    /// Files of epochs that are not known: of another history, or of an epoch so old that its end
+    /// is forgotten. They are not served, and stay where they are.
+    pub unknown: Vec<String>,
     /// Files of other sources.
     pub foreign: Vec<String>,
 }
+
+/// The suffix of segments of a history that their source no longer knows.
+pub const ASIDE_SUFFIX: &str = ".unknown";
 
 /// The number of the last segment found when opening; later ones have higher numbers. At one
 /// segment per second the numbers last a hundred years.
@@ -157,12 +163,13 @@ pub(crate) struct NumberedSegment {
     pub(crate) number: u32,
 }
 
-/// Removes all of a source's segments if one has an epoch after `known`, which the source no longer
-/// knows; with `None` in any case. Returns the number of files removed.
+/// Removes all of a source's segments, if the source survives no restart. With `known`, the epoch
+/// that a source has recovered, renames them if one has a later epoch, which the source no longer
+/// knows: they are of no archive then, and an operator decides about them. Returns their number.
 ///
 /// # Errors
 /// [`DiskError`] if the disk fails.
-pub fn remove_unknown<D: Disk>(
+pub fn set_aside_unknown<D: Disk>(
     disk: &mut D,
     source: PartitionId,
     known: Option<Epoch>,
@@ -176,7 +183,12 @@ pub fn remove_unknown<D: Disk>(
     if known.is_some_and(|known| names.iter().all(|name| epoch_of(name) <= Some(known))) {
         return Ok(0);
     }
-    names.iter().try_for_each(|name| disk.remove(name))?;
+    for name in &names {
+        match known {
+            Some(_) => disk.rename(name, &format!("{name}{ASIDE_SUFFIX}"))?,
+            None => disk.remove(name)?,
+        }
+    }
     disk.sync_dir()?;
     Ok(names.len())
 }
@@ -302,12 +314,13 @@ impl<D: Disk> Archive<D> {
     }
 
     /// Returns the valid segments of this source that no epoch voids. Nothing is removed before it
-    /// is certain that none is of an epoch after the archive's.
+    /// is certain that none is of an epoch after the archive's. A segment of which it is not known
+    /// that it is void stays.
     fn list(&mut self, report: &mut OpenReport) -> Result<Vec<Segment>, ColdError> {
-        let (mut found, mut unfinished) = (Vec::new(), Vec::new());
+        let (mut found, mut unneeded) = (Vec::new(), Vec::new());
         for name in self.disk.list()? {
             if name.ends_with(PART_SUFFIX) {
-                unfinished.push(name);
+                unneeded.push(name);
                 continue;
             }
             let Some(parsed) = parse_name(&name) else { continue };
@@ -325,10 +338,17 @@ impl<D: Disk> Archive<D> {
                 Err(error) => report.damaged.push(error),
             }
         }
-        let (disowned, sound): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|segment| self.is_disowned(&segment.header));
-        let disowned = disowned.iter().map(|segment| segment.header.file_name());
-        for name in unfinished.into_iter().chain(disowned) {
+        let mut sound = Vec::new();
+        for segment in found {
+            let Header { epoch, to, .. } = segment.header;
+            match self.epochs.survival(epoch) {
+                Survival::Whole => sound.push(segment),
+                Survival::UpTo(end) if to <= end => sound.push(segment),
+                Survival::UpTo(_) => unneeded.push(segment.header.file_name()),
+                Survival::Unknown => report.unknown.push(segment.header.file_name()),
+            }
+        }
+        for name in unneeded {
             self.remove(name, report)?;
         }
         Ok(sound)
@@ -338,11 +358,6 @@ impl<D: Disk> Archive<D> {
         self.disk.remove(&name)?;
         report.removed.push(name);
         Ok(())
-    }
-
-    /// True when the source has voided changes of the segment.
-    fn is_disowned(&self, header: &Header) -> bool {
-        !self.epochs.has(header.epoch, header.to)
     }
 
     /// Takes the widest segments that cover a range up to the latest place without a hole.

@@ -33,8 +33,8 @@ pub mod segment;
 mod writer;
 
 pub use archive::{
-    Archive, ColdConfig, ColdError, ColdFigures, OpenReport, Resync, WorkOutcome,
-    has_segments_upto, remove_unknown,
+    ASIDE_SUFFIX, Archive, ColdConfig, ColdError, ColdFigures, OpenReport, Resync, WorkOutcome,
+    has_segments_upto, set_aside_unknown,
 };
 pub use entry::{Batch, Change, ChangeError, EntryKind, HISTORY_LEN, ROW_LEN};
 pub use filter::{Filter, Keys};

@@ -294,6 +294,52 @@ fn a_change_that_is_none_is_refused_by_name_and_leaves_no_trace() {
 }
 
 #[test]
+fn files_of_an_epoch_that_is_not_known_are_told_and_left_alone() {
+    let (disk, mut hot) = three_segments();
+    let (mut archive, _) = open(&disk);
+    archive.begin_epoch(Epoch(5), archive.end()).unwrap();
+    trade(&mut hot, 31, 40);
+    feed(&mut archive, &hot, u32::MAX).unwrap();
+    archive.close().unwrap();
+    drop(archive);
+    let names = |disk: &SimDisk| disk.clone().list().unwrap();
+    let all = names(&disk);
+    // The end of epoch 1 is forgotten.
+    let disk = disk.after_process_crash();
+    let (archive, report) =
+        Archive::open(disk.clone(), ColdConfig { epoch: Epoch(5), ..config() }).unwrap();
+    assert_eq!((report.unknown.len(), &report.removed[..]), (3, &[][..]));
+    assert_eq!(archive.segments().count(), 1);
+    drop(archive);
+    assert_eq!(names(&disk), all);
+    // It is remembered, and they are served again.
+    let past_epochs = vec![(Epoch(1), ChangeId::new(Seq(30), Rec(u64::MAX)))];
+    let knows = ColdConfig { epoch: Epoch(5), past_epochs, ..config() };
+    let (archive, report) = Archive::open(disk.after_process_crash(), knows).unwrap();
+    assert_eq!((report.unknown.len(), archive.segments().count()), (0, 4));
+}
+
+#[test]
+fn files_of_a_history_that_the_source_has_lost_are_set_aside() {
+    let (disk, _) = three_segments();
+    let source = config().source;
+    let mut of_source = disk.clone();
+    assert_eq!(weir_cold::set_aside_unknown(&mut of_source, source, Some(Epoch(1))).unwrap(), 0);
+    let before = of_source.list().unwrap();
+    assert_eq!(weir_cold::set_aside_unknown(&mut of_source, source, Some(Epoch(0))).unwrap(), 3);
+    let aside: Vec<_> =
+        before.iter().map(|name| format!("{name}{}", weir_cold::ASIDE_SUFFIX)).collect();
+    assert_eq!(of_source.list().unwrap(), aside);
+    let (archive, report) = open(&disk);
+    assert_eq!((archive.segments().count(), report.removed.len()), (0, 0));
+    assert_eq!(of_source.list().unwrap(), aside, "they are of no archive");
+    // A source that survives no restart has none either.
+    let (disk, _) = three_segments();
+    assert_eq!(weir_cold::set_aside_unknown(&mut disk.clone(), source, None).unwrap(), 3);
+    assert_eq!(disk.clone().list().unwrap(), Vec::<String>::new());
+}
+
+#[test]
 fn files_of_other_sources_are_left_alone() {
     let (disk, _) = three_segments();
     let other = ColdConfig::new(PartitionId(2), Epoch(1));

@@ -7,6 +7,7 @@
 //! * [`Engine`]: the fast engine. [`Engine::apply`] is the only way to change it.
 //! * [`EngineConfig`]: its partition and its limits; equal on all replicas of a partition.
 //! * [`EventSink`]: the receiver of its events.
+//! * [`RULES_VERSION`]: the version of the rules, which a log records with its commands.
 //! * [`uncrossing_price`]: the price at which a call's book would trade.
 //! * [`naive`]: the same rules over maps, slow and simple: the oracle.
 //! * [`plant`]: planted bugs, only in programs built with the feature `planted`.
@@ -51,6 +52,12 @@ mod throttle;
 mod timers;
 mod transfer;
 mod uncross;
+
+/// The version of the engine's rules. Two programs with the same version turn the same commands
+/// into the same events; `tests/profiles.rs` has the digests of each version and holds the newest
+/// to it. A command log records the version by which its commands were executed, and a program of
+/// another version does not execute them again (`docs/adr/0018-versions-of-rules.md`).
+pub const RULES_VERSION: u32 = 1;
 
 pub use config::{EngineConfig, EventSink, Memory};
 pub use engine::{

@@ -9,15 +9,18 @@
 //! * `digest` changed otherwise (mostly with `commands`, because scripts name reported orders): the
 //!   engine emits other events for the same log. An older log then gives other events than before:
 //!   nodes of both builds disagree, and clients would receive past events again with other content.
-//!   This needs a decision on the migration of running partitions (the position in the log, the
-//!   snapshot, a new epoch or a new log) and an announcement to users.
+//!   Raise `RULES_VERSION`, add a row to `WANTED`, and leave the rows before it as they are:
+//!   command logs record the version, and a start that would execute commands of another one is
+//!   refused (`docs/adr/0018-versions-of-rules.md`). The snapshots of the version before must stay
+//!   readable.
 //! * `snapshot` alone changed: its format did. It has a version; old ones must be refused or read.
 //!
-//! Never record a new value only because the test fails.
+//! Never record a new value only because the test fails. The test of the versions notices rows that
+//! were left out or equal; only a reader of the change notices a row that was rewritten.
 
 use proptest::prelude::*;
 use weir_engine::script::{Script, Tally};
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::{Engine, EngineConfig, RULES_VERSION};
 use weir_types::{PartitionId, Position};
 
 /// A script and its expected results.
@@ -29,36 +32,51 @@ struct Want {
     snapshot: u64,
 }
 
-const WANTED: [Want; 4] = [
-    Want {
-        seed: 1,
-        partition_id: PartitionId(1),
-        commands: 0x0360_9860_9698_7108,
-        digest: 0xcebc_fed3_db89_977e,
-        snapshot: 0xdd02_76a9_b4a3_2c4d,
-    },
-    Want {
-        seed: 2,
-        partition_id: PartitionId(1),
-        commands: 0x0a0a_cc08_c173_4979,
-        digest: 0x183e_e25f_b098_a494,
-        snapshot: 0x4e53_65f9_6957_6836,
-    },
-    Want {
-        seed: 3,
-        partition_id: PartitionId(1),
-        commands: 0xcf07_cbc2_9416_25a2,
-        digest: 0x4ace_9736_336b_42b6,
-        snapshot: 0x9fef_dcb6_94b6_3236,
-    },
-    Want {
-        seed: 4,
-        partition_id: PartitionId(0),
-        commands: 0x8a29_b2e0_e362_9ac3,
-        digest: 0x71df_024b_b921_7c58,
-        snapshot: 0x6f23_c202_3716_4875,
-    },
-];
+/// The results of a version of the rules.
+struct RulesWant {
+    rules: u32,
+    scripts: [Want; 4],
+}
+
+/// The results by version, oldest first: the last row is that of this engine.
+const WANTED: &[RulesWant] = &[RulesWant {
+    rules: 1,
+    scripts: [
+        Want {
+            seed: 1,
+            partition_id: PartitionId(1),
+            commands: 0x0360_9860_9698_7108,
+            digest: 0xcebc_fed3_db89_977e,
+            snapshot: 0xdd02_76a9_b4a3_2c4d,
+        },
+        Want {
+            seed: 2,
+            partition_id: PartitionId(1),
+            commands: 0x0a0a_cc08_c173_4979,
+            digest: 0x183e_e25f_b098_a494,
+            snapshot: 0x4e53_65f9_6957_6836,
+        },
+        Want {
+            seed: 3,
+            partition_id: PartitionId(1),
+            commands: 0xcf07_cbc2_9416_25a2,
+            digest: 0x4ace_9736_336b_42b6,
+            snapshot: 0x9fef_dcb6_94b6_3236,
+        },
+        Want {
+            seed: 4,
+            partition_id: PartitionId(0),
+            commands: 0x8a29_b2e0_e362_9ac3,
+            digest: 0x71df_024b_b921_7c58,
+            snapshot: 0x6f23_c202_3716_4875,
+        },
+    ],
+}];
+
+/// Returns the expected results of this engine.
+fn wanted() -> &'static [Want; 4] {
+    &WANTED.last().expect("there is a first version").scripts
+}
 
 /// Kinds of commands and events that the scripts must reach, or their digests would prove little.
 const REACHED: &[(&str, &[&str])] = &[
@@ -194,8 +212,8 @@ fn check(want: &Want, restore_after: u64, tally: &mut Tally) {
     let wanted = Became { commands, digest, snapshot };
     assert!(
         became == wanted,
-        "seed {} restored after {restore_after}: {became:#018x?}, not {wanted:#018x?}; read the \
-         top of this file",
+        "rules {RULES_VERSION}, seed {} restored after {restore_after}: {became:#018x?}, not \
+         {wanted:#018x?}; read the top of this file",
         want.seed
     );
 }
@@ -203,7 +221,7 @@ fn check(want: &Want, restore_after: u64, tally: &mut Tally) {
 #[test]
 fn the_same_log_gives_the_same_digest_on_every_build_profile() {
     let mut tally = Tally::default();
-    for want in &WANTED {
+    for want in wanted() {
         check(want, 0, &mut tally);
     }
     for (group, kinds) in REACHED {
@@ -213,11 +231,23 @@ fn the_same_log_gives_the_same_digest_on_every_build_profile() {
     }
 }
 
+#[test]
+fn each_version_of_the_rules_has_digests_of_its_own() {
+    for (row, number) in WANTED.iter().zip(1..) {
+        assert_eq!(row.rules, number, "versions count up from 1, and none is left out");
+    }
+    assert_eq!(WANTED.last().map(|row| row.rules), Some(RULES_VERSION), "this engine's row");
+    for pair in WANTED.windows(2) {
+        let digests = |row: &RulesWant| row.scripts.each_ref().map(|want| want.digest);
+        assert_ne!(digests(&pair[0]), digests(&pair[1]), "version {}", pair[1].rules);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_restore_on_the_way_changes_nothing(which in 0..WANTED.len(), after in 1..COMMAND_COUNT) {
-        check(&WANTED[which], after, &mut Tally::default());
+    fn a_restore_on_the_way_changes_nothing(which in 0..wanted().len(), after in 1..COMMAND_COUNT) {
+        check(&wanted()[which], after, &mut Tally::default());
     }
 }

@@ -16,7 +16,7 @@ use crate::batch::{Batch, Push};
 use crate::embedded::open::Purpose;
 use crate::embedded::{EmbeddedLog, LogConfig};
 use crate::error::LogError;
-use crate::reader::{LogReader, RetainedSegment};
+use crate::reader::{LogReader, RetainedSegment, segment_header};
 use crate::recovery::{CutTail, EpochReason, RecoveryReport};
 use crate::segment::SegmentKind;
 
@@ -149,6 +149,21 @@ impl<D: Disk> EventLog<D> {
         }
         let report = EventLogReport::of(report, None);
         Ok(OpenedEvents::Reaching(Box::new(EventLog::of_log(log, config)), report))
+    }
+
+    /// Returns true when there is a log with a sound beginning. Without one, opening it removes all
+    /// files and creates it where the engine resumes. Changes nothing.
+    ///
+    /// # Errors
+    /// Fails when the first file is newer or foreign, or when the disk fails.
+    pub fn has_beginning(disk: &mut D) -> Result<bool, LogError> {
+        let names = event_files(disk)?;
+        let Some(first) = names.first() else { return Ok(false) };
+        match segment_header(disk, first, SegmentKind::Event) {
+            Ok(_) => Ok(true),
+            Err(LogError::DamagedHeader { .. }) => Ok(false),
+            Err(other) => Err(other),
+        }
     }
 
     /// Begins a log after `hole`, the records that no engine will replay, in a directory that is

@@ -21,7 +21,7 @@ pub enum FrameKind {
     Mark = 2,
     /// A mark written at a clean stop.
     Close = 3,
-    /// A mark written at each opening; its body holds the boot id.
+    /// A mark written at each opening; its body holds the boot id and the version of rules.
     Open = 4,
 }
 

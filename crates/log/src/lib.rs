@@ -24,12 +24,15 @@ pub mod tail;
 pub use api::{Append, Poll, SequencedLog};
 pub use batch::{BATCH_BYTES_MAX, Batch, Push};
 pub use check::{Juncture, SegmentCheck, check_header, check_segment};
+pub use embedded::open::FoundLog;
 pub use embedded::{EmbeddedLog, LogConfig};
 pub use error::LogError;
 pub use event_log::{EventAppend, EventLog, EventLogConfig, EventLogReport, read_events};
 pub use reader::{Entry, LogReader, RetainedSegment, retained_segments};
 pub use recovery::{CutTail, EpochReason, Inspection, RecoveryReport, inspect};
-pub use segment::{EpochEnd, SegmentHeader, SegmentKind};
+pub use segment::{
+    EpochEnd, RULES_FIRST, RulesSince, SegmentHeader, SegmentKind, last_of_other_rules,
+};
 pub use snapshot::{
     SkippedSnapshot, Snapshot, SnapshotFault, SnapshotHeader, SnapshotPart, SnapshotStore,
     decode_snapshot,

@@ -62,6 +62,9 @@ pub struct EpochEnd {
     pub last_valid: Position,
 }
 
+/// The version of rules of a run whose opening mark or header names none.
+pub const RULES_FIRST: u32 = 1;
+
 /// The record of the writing process's start. It stands in each opening mark, and again in each
 /// header, because the segment with the mark may be truncated away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,60 @@ pub struct Opening {
     pub boot_id: [u8; 16],
     /// The durability level.
     pub durability: Durability,
+    /// The version of the rules by which the process executed the entries; opaque to the log.
+    pub rules: u32,
+}
+
+/// The size of an opening mark's body in bytes.
+const OPENING_BODY: usize = 24;
+
+impl Opening {
+    /// Returns the body of the opening mark.
+    pub(crate) fn body(&self) -> [u8; OPENING_BODY] {
+        let mut bytes = [0; OPENING_BODY];
+        bytes[..16].copy_from_slice(&self.boot_id);
+        bytes[16..20].copy_from_slice(&self.rules.to_le_bytes());
+        bytes
+    }
+
+    /// Decodes an opening mark's body: one of the first programs ends after the boot id.
+    pub(crate) fn of_body(body: &[u8], durability: Durability) -> Option<Opening> {
+        let rules = if body.len() < OPENING_BODY { 0 } else { u32_at(body, 16) };
+        let boot_id = *body.first_chunk::<16>()?;
+        Some(Opening { boot_id, durability, rules: rules_of(rules) })
+    }
+}
+
+/// Returns the version of rules for its number in a file, which is zero in the oldest ones.
+fn rules_of(number: u32) -> u32 {
+    if number == 0 { RULES_FIRST } else { number }
+}
+
+/// The version of the rules by which a log's entries from a position on were executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RulesSince {
+    /// The position of the first entry.
+    pub from: Position,
+    /// The version.
+    pub rules: u32,
+}
+
+/// Returns the last entry of a log that another version than `own` executed, and that version.
+/// `rules` are the log's, oldest first, and `end` is one after its last position.
+#[must_use]
+pub fn last_of_other_rules(
+    rules: &[RulesSince],
+    end: Position,
+    own: u32,
+) -> Option<(Position, u32)> {
+    let mut end = end;
+    for since in rules.iter().rev() {
+        if since.rules != own && since.from < end {
+            return Some((Position(end.0 - 1), since.rules));
+        }
+        end = since.from;
+    }
+    None
 }
 
 /// A segment's header: the point in history of its first frame.
@@ -140,6 +197,7 @@ impl SegmentHeader {
         bytes[80..84].copy_from_slice(&(self.ended.len() as u32).to_le_bytes());
         bytes[84] = durability_code(self.opening.durability);
         bytes[88..104].copy_from_slice(&self.opening.boot_id);
+        bytes[104..108].copy_from_slice(&self.opening.rules.to_le_bytes());
         for (end, slot) in self.ended.iter().zip(bytes[EPOCHS_AT..CRC_AT].chunks_exact_mut(16)) {
             slot[0..4].copy_from_slice(&end.epoch.0.to_le_bytes());
             slot[8..16].copy_from_slice(&end.last_valid.0.to_le_bytes());
@@ -204,7 +262,7 @@ impl SegmentHeader {
             link: u64_at(bytes, 56),
             synced_frame: u64_at(bytes, 64),
             log_time: Nanos(u64_at(bytes, 72)),
-            opening: Opening { boot_id, durability },
+            opening: Opening { boot_id, durability, rules: rules_of(u32_at(bytes, 104)) },
             ended: ended.collect(),
         };
         if header.is_possible() { Ok(header) } else { Err(HeaderFault::Unsound) }
@@ -227,7 +285,7 @@ mod tests {
             link: 0xfeed,
             synced_frame: 16,
             log_time: Nanos(1_000),
-            opening: Opening { boot_id: [7; 16], durability: Durability::Os },
+            opening: Opening { boot_id: [7; 16], durability: Durability::Os, rules: 3 },
             ended: ended.collect(),
         }
     }
@@ -237,6 +295,43 @@ mod tests {
         let bytes = header().encode();
         assert_eq!(SegmentHeader::decode(&bytes, SegmentKind::Command), Ok(header()));
         assert_eq!(header().file_name(), "00000000000000000033-00000000000000000017.wlog");
+    }
+
+    #[test]
+    fn a_header_or_mark_without_a_version_of_rules_has_the_first() {
+        let mut bytes = header().encode();
+        bytes[104..108].fill(0);
+        let crc = crc32c::crc32c(&bytes[..CRC_AT]);
+        bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        let read = SegmentHeader::decode(&bytes, SegmentKind::Command).map(|read| read.opening);
+        let (boot_id, durability) = ([7; 16], Durability::Os);
+        let first = Opening { boot_id, durability, rules: RULES_FIRST };
+        assert_eq!(read, Ok(first));
+        assert_eq!(Opening::of_body(&[7; 16], durability), Some(first));
+        let later = Opening { rules: 3, ..first };
+        assert_eq!(Opening::of_body(&later.body(), durability), Some(later));
+        assert_eq!(Opening::of_body(&[7; 15], durability), None);
+    }
+
+    #[test]
+    fn the_last_entry_of_other_rules_is_found_and_runs_without_entries_do_not_count() {
+        let rules = |versions: &[(u64, u32)]| -> Vec<RulesSince> {
+            let since = |&(from, rules)| RulesSince { from: Position(from), rules };
+            versions.iter().map(since).collect()
+        };
+        for (versions, end, want) in [
+            (&[][..], 1, None),
+            (&[(1, 2)], 9, None),
+            (&[(1, 1)], 9, Some((8, 1))),
+            (&[(1, 1)], 1, None),
+            (&[(1, 1), (5, 2)], 9, Some((4, 1))),
+            (&[(1, 2), (5, 3)], 9, Some((8, 3))),
+            (&[(1, 2), (9, 3)], 9, None),
+            (&[(1, 1), (5, 2), (7, 3), (8, 2)], 9, Some((7, 3))),
+        ] {
+            let found = last_of_other_rules(&rules(versions), Position(end), 2);
+            assert_eq!(found.map(|(last, rules)| (last.0, rules)), want, "{versions:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::ops::Range;
 
 use thiserror::Error;
 use weir_io::{Access, Disk, DiskError, DiskErrorKind, FileId};
@@ -82,14 +83,23 @@ pub struct SnapshotStore<D> {
     disk: D,
     log_id: u128,
     partition: PartitionId,
-    /// The snapshots that were read since the last pruning, each with the result.
+    /// The snapshots that were read, each with the result.
     read: BTreeMap<Position, bool>,
+    /// The snapshot that is being read in parts, and its next block.
+    reading: Option<(Position, usize)>,
+}
+
+/// The snapshots that count.
+enum OfUse {
+    Known(BTreeSet<Position>),
+    /// This one must be read first.
+    Unread(Position),
 }
 
 impl<D: Disk> SnapshotStore<D> {
     /// Creates the store for the log `log_id` of `partition`.
     pub fn new(disk: D, log_id: u128, partition: PartitionId) -> SnapshotStore<D> {
-        SnapshotStore { disk, log_id, partition, read: BTreeMap::new() }
+        SnapshotStore { disk, log_id, partition, read: BTreeMap::new(), reading: None }
     }
 
     /// Writes the state at `position`. When it returns, the snapshot survives a power loss.
@@ -156,6 +166,8 @@ impl<D: Disk> SnapshotStore<D> {
             return Err(error);
         }
         self.disk.close(part.file);
+        self.read.remove(&position);
+        self.reading = self.reading.filter(|(other, _)| *other != position);
         self.disk.rename(TEMPORARY, &file_name(position))?;
         self.disk.sync_dir()
     }
@@ -268,12 +280,12 @@ impl<D: Disk> SnapshotStore<D> {
         keep: usize,
         synced: Position,
     ) -> Result<Option<Position>, DiskError> {
-        self.read.clear();
         let positions = self.list()?;
         let mut kept = self.newest_of_use(&positions, keep)?;
         let lasting_end = positions.partition_point(|position| *position <= synced);
         kept.append(&mut self.newest_of_use(&positions[..lasting_end], keep)?);
         let oldest = kept.first().copied();
+        self.read.retain(|position, _| positions.contains(position));
         let mut has_removed = false;
         for position in positions {
             let is_damaged = self.read.get(&position) == Some(&false);
@@ -292,7 +304,7 @@ impl<D: Disk> SnapshotStore<D> {
     /// Returns the newest `keep` of the snapshots at these [listed](SnapshotStore::list) positions,
     /// oldest first, without damaged ones on the way to one that was read and is sound. That one is
     /// the second: the newest was just written, and if it turns out to be damaged, the second is
-    /// there. A snapshot is read at most once between two prunings.
+    /// there. A snapshot is read once.
     ///
     /// # Errors
     /// As [`SnapshotStore::load`].
@@ -301,36 +313,100 @@ impl<D: Disk> SnapshotStore<D> {
         positions: &[Position],
         keep: usize,
     ) -> Result<BTreeSet<Position>, DiskError> {
+        loop {
+            match self.of_use(positions, keep) {
+                OfUse::Known(kept) => return Ok(kept),
+                OfUse::Unread(position) => self.read_on(position, usize::MAX)?,
+            }
+        }
+    }
+
+    /// Reads up to `bytes_max` bytes, a block at least, of a snapshot that
+    /// [`SnapshotStore::prune_of`] or [`SnapshotStore::newest_of_use`] would read as a whole;
+    /// returns true when they would read none. For a thread that others wait for.
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::load`].
+    pub fn prove_part(
+        &mut self,
+        keep: usize,
+        synced: Position,
+        bytes_max: usize,
+    ) -> Result<bool, DiskError> {
+        let positions = self.list()?;
+        let lasting_end = positions.partition_point(|position| *position <= synced);
+        for listed in [&positions[..], &positions[..lasting_end]] {
+            if let OfUse::Unread(position) = self.of_use(listed, keep) {
+                self.read_on(position, (bytes_max / BLOCK).max(1))?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks for the snapshots of [`SnapshotStore::newest_of_use`] and reads none.
+    fn of_use(&self, positions: &[Position], keep: usize) -> OfUse {
         let mut kept = BTreeSet::new();
         for position in positions.iter().rev() {
             if kept.len() == keep {
                 break;
             }
             let is_read = kept.len() + 1 == keep.min(2);
-            if !is_read || self.can_be_used(*position)? {
-                kept.insert(*position);
+            match self.read.get(position) {
+                None if is_read => return OfUse::Unread(*position),
+                Some(false) if is_read => {}
+                _ => {
+                    kept.insert(*position);
+                }
             }
         }
-        if let (Some(only), 2..) = (kept.first(), positions.len().min(keep))
+        if let (Some(only), 2..) = (kept.first().copied(), positions.len().min(keep))
             && kept.len() == 1
-            && !self.can_be_used(*only)?
         {
-            kept.clear();
+            match self.read.get(&only) {
+                None => return OfUse::Unread(only),
+                Some(is_sound) if !is_sound => kept.clear(),
+                Some(_) => {}
+            }
         }
-        Ok(kept)
+        OfUse::Known(kept)
     }
 
-    fn can_be_used(&mut self, position: Position) -> Result<bool, DiskError> {
-        if let Some(known) = self.read.get(&position) {
-            return Ok(*known);
-        }
-        let is_sound = match self.decode(position, Extent::Check) {
+    /// Reads up to `blocks_max` blocks of a snapshot, from where the last call for it ended, and
+    /// notes the result at its end or first fault.
+    fn read_on(&mut self, position: Position, blocks_max: usize) -> Result<(), DiskError> {
+        let from = self.reading.filter(|(at, _)| *at == position).map_or(0, |(_, block)| block);
+        let is_sound = match self.check_blocks(position, from, blocks_max) {
             // A medium that fails here fails a start as well.
             Err(error) if error.kind == DiskErrorKind::Io => false,
-            read => read?.is_ok_and(|(header, _)| self.owns(&header, position)),
+            Err(error) => return Err(error),
+            Ok(Ok(Some(next))) => {
+                self.reading = Some((position, next));
+                return Ok(());
+            }
+            Ok(checked) => checked.is_ok(),
         };
+        self.reading = None;
         self.read.insert(position, is_sound);
-        Ok(is_sound)
+        Ok(())
+    }
+
+    /// Checks a snapshot's header and some of its blocks; returns the next block, if there is one.
+    fn check_blocks(
+        &mut self,
+        position: Position,
+        from: usize,
+        blocks_max: usize,
+    ) -> Result<Result<Option<usize>, SnapshotFault>, DiskError> {
+        let file = self.disk.open(&file_name(position), Access::Read)?;
+        let checked = self.disk.len(file).and_then(|len| {
+            let blocks = from..from.saturating_add(blocks_max);
+            check_from(len, blocks, |offset, bytes| self.disk.read(file, offset, bytes))
+        });
+        self.disk.close(file);
+        Ok(checked?.and_then(|(header, next)| {
+            if self.owns(&header, position) { Ok(next) } else { Err(SnapshotFault::Foreign) }
+        }))
     }
 
     /// Returns the first `wanted` bytes of the state at one of the [listed](SnapshotStore::list)
@@ -389,16 +465,17 @@ impl<D: Disk> SnapshotStore<D> {
         &mut self,
         position: Position,
     ) -> Result<Result<Vec<u8>, SnapshotFault>, DiskError> {
-        Ok(self.decode(position, Extent::Keep)?.and_then(|(header, state)| {
+        Ok(self.decode(position)?.and_then(|(header, state)| {
             if self.owns(&header, position) { Ok(state) } else { Err(SnapshotFault::Foreign) }
         }))
     }
 
-    fn decode(&mut self, position: Position, extent: Extent) -> Result<Decoded, DiskError> {
+    fn decode(&mut self, position: Position) -> Result<Decoded, DiskError> {
         let file = self.disk.open(&file_name(position), Access::Read)?;
-        let decoded = self.disk.len(file).and_then(|len| {
-            decode_from(len, extent, |offset, bytes| self.disk.read(file, offset, bytes))
-        });
+        let decoded = self
+            .disk
+            .len(file)
+            .and_then(|len| decode_from(len, |offset, bytes| self.disk.read(file, offset, bytes)));
         self.disk.close(file);
         decoded
     }
@@ -406,15 +483,6 @@ impl<D: Disk> SnapshotStore<D> {
 
 /// The result of decoding a file: its header and the state.
 type Decoded = Result<(SnapshotHeader, Vec<u8>), SnapshotFault>;
-
-/// The use of the state of a file that is decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extent {
-    /// It is returned.
-    Keep,
-    /// It is checked block by block, and not returned.
-    Check,
-}
 
 /// The header of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,7 +506,7 @@ pub fn decode_snapshot(bytes: &[u8]) -> Result<(SnapshotHeader, Vec<u8>), Snapsh
         into[..length].copy_from_slice(&rest[..length]);
         Ok::<_, Infallible>(length)
     };
-    let Ok(decoded) = decode_from(bytes.len() as u64, Extent::Keep, read);
+    let Ok(decoded) = decode_from(bytes.len() as u64, read);
     decoded
 }
 
@@ -447,32 +515,71 @@ pub fn decode_snapshot(bytes: &[u8]) -> Result<(SnapshotHeader, Vec<u8>), Snapsh
 /// gigabytes, and a start waits for it.
 fn decode_from<E>(
     len: u64,
-    extent: Extent,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
 ) -> Result<Decoded, E> {
+    let (header, length) = match read_header(len, &mut read)? {
+        Ok(known) => known,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    // Room for the last block's end too: each end is overwritten by the next block.
+    let mut state = vec![0; length + BLOCK_END];
+    for (index, at) in (0..length).step_by(BLOCK).enumerate() {
+        let framed = &mut state[at..at + BLOCK.min(length - at) + BLOCK_END];
+        if let Err(fault) = read_block(index, framed, &mut read)? {
+            return Ok(Err(fault));
+        }
+    }
+    state.truncate(length);
+    Ok(Ok((header, state)))
+}
+
+/// The result of checking a file: its header, and the first block that was not looked at.
+type Checked = Result<(SnapshotHeader, Option<usize>), SnapshotFault>;
+
+/// Checks the header of a file of `len` bytes and these of its blocks.
+fn check_from<E>(
+    len: u64,
+    blocks: Range<usize>,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
+) -> Result<Checked, E> {
+    let (header, length) = match read_header(len, &mut read)? {
+        Ok(known) => known,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    let end = blocks.end.min(length.div_ceil(BLOCK));
+    let mut framed = vec![0; length.min(BLOCK) + BLOCK_END];
+    for index in blocks.start..end {
+        let framed = &mut framed[..BLOCK.min(length - index * BLOCK) + BLOCK_END];
+        if let Err(fault) = read_block(index, framed, &mut read)? {
+            return Ok(Err(fault));
+        }
+    }
+    Ok(Ok((header, (end * BLOCK < length).then_some(end))))
+}
+
+/// Reads and decodes the header of a file of `len` bytes.
+fn read_header<E>(
+    len: u64,
+    read: &mut impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
+) -> Result<Result<(SnapshotHeader, usize), SnapshotFault>, E> {
     let mut first = [0; HEADER];
     if read(0, &mut first)? < HEADER {
         return Ok(Err(SnapshotFault::Header));
     }
-    let (header, length) = match decode_header(&first, len) {
-        Ok(known) => known,
-        Err(fault) => return Ok(Err(fault)),
-    };
-    let room = if extent == Extent::Keep { length } else { length.min(BLOCK) };
-    // Room for the last block's end too: each end is overwritten by the next block.
-    let mut state = vec![0; room + BLOCK_END];
-    for (index, at) in (0..length).step_by(BLOCK).enumerate() {
-        let offset = HEADER + index * (BLOCK + BLOCK_END);
-        let begin = if extent == Extent::Keep { at } else { 0 };
-        let framed = &mut state[begin..begin + BLOCK.min(length - at) + BLOCK_END];
-        let is_whole = read(offset as u64, framed)? == framed.len();
-        let (block, end) = framed.split_at(framed.len() - BLOCK_END);
-        if !is_whole || u64_at(end, 0) != u64::from(block_crc(index, block)) {
-            return Ok(Err(SnapshotFault::Block(offset as u64)));
-        }
-    }
-    state.truncate(room);
-    Ok(Ok((header, state)))
+    Ok(decode_header(&first, len))
+}
+
+/// Reads a block with its end, and checks it.
+fn read_block<E>(
+    index: usize,
+    framed: &mut [u8],
+    read: &mut impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
+) -> Result<Result<(), SnapshotFault>, E> {
+    let offset = (HEADER + index * (BLOCK + BLOCK_END)) as u64;
+    let is_whole = read(offset, framed)? == framed.len();
+    let (block, end) = framed.split_at(framed.len() - BLOCK_END);
+    let is_sound = is_whole && u64_at(end, 0) == u64::from(block_crc(index, block));
+    Ok(if is_sound { Ok(()) } else { Err(SnapshotFault::Block(offset)) })
 }
 
 /// Decodes the header of a file of `len` bytes; returns it with the number of state bytes.
@@ -689,6 +796,43 @@ mod tests {
             assert_eq!(store(&disk).list().unwrap(), [Position(3), Position(4), Position(5)]);
         }
         assert!(unreadable > 1);
+    }
+
+    #[test]
+    fn a_snapshot_is_read_in_parts_before_a_pruning_that_then_reads_none() {
+        // Two parts and a short one; a fault in the second part, and three of the one before.
+        for (damaged, oldest, parts_wanted) in [(None, 4, 3), (Some(4), 3, 5)] {
+            let disk = SimDisk::new(1);
+            let mut store = store(&disk);
+            (1..=5).for_each(|at| store.write(Position(at), &state(5 * BLOCK + 9)).unwrap());
+            if let Some(at) = damaged {
+                disk.flip_bit(&file_name(Position(at)), 8 * (3 * BLOCK as u64 + 500));
+            }
+            let mut parts = 0;
+            while !store.prove_part(2, Position(9), 2 * BLOCK).unwrap() {
+                parts += 1;
+            }
+            assert_eq!(parts, parts_wanted, "{damaged:?}");
+            // Nothing is read any more: that would count as damage.
+            for at in 1..=5 {
+                disk.plant(&file_name(Position(at)), b"not a snapshot");
+            }
+            assert_eq!(store.prune_of(2, Position(9)).unwrap(), Some(Position(oldest)));
+            // The next one is proven, too: each is read once.
+            store.write(Position(6), &state(9)).unwrap();
+            assert!(!store.prove_part(2, Position(9), BLOCK).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_is_written_again_is_read_again() {
+        let disk = SimDisk::new(1);
+        let mut store = store(&disk);
+        (1..=2).for_each(|at| store.write(Position(at), &state(2 * BLOCK)).unwrap());
+        disk.flip_bit(&file_name(Position(1)), 8 * 100);
+        assert!(!store.prove_part(2, LOG_END, 9 * BLOCK).unwrap());
+        store.write(Position(1), &state(2 * BLOCK)).unwrap();
+        assert_eq!(store.prune(2).unwrap(), Some(Position(1)));
     }
 
     #[test]

@@ -69,6 +69,7 @@ fn header_by_hand() -> Vec<u8> {
     put(&mut bytes, 80, 4, 1);
     put(&mut bytes, 84, 1, 3);
     bytes[88..104].copy_from_slice(&[0xb0; 16]);
+    put(&mut bytes, 104, 4, 1);
     put(&mut bytes, 128, 4, 2);
     put(&mut bytes, 136, 8, 11);
     let crc = crc32c::crc32c(&bytes[..4092]);
@@ -88,7 +89,7 @@ fn a_segment_header_is_what_the_page_says_byte_by_byte() {
         link: 0x0123_4567_89ab_cdef,
         synced_frame: 6,
         log_time: Nanos(1_700_000_000_000_000_000),
-        opening: Opening { boot_id: [0xb0; 16], durability: Durability::Disk },
+        opening: Opening { boot_id: [0xb0; 16], durability: Durability::Disk, rules: 1 },
         ended: vec![EpochEnd { epoch: Epoch(2), last_valid: Position(11) }],
     };
     assert_eq!(header.encode(), header_by_hand());

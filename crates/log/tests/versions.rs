@@ -8,10 +8,10 @@ use support::{append, commit, config};
 use weir_io::{Disk, SimDisk};
 use weir_log::segment::{FORMAT_VERSION, SEGMENT_HEADER};
 use weir_log::{
-    Durability, EmbeddedLog, EventLog, EventLogConfig, LogError, LogReader, SegmentKind,
-    SnapshotFault, SnapshotStore, check_segment, inspect,
+    Durability, EmbeddedLog, EventLog, EventLogConfig, LogConfig, LogError, LogReader, RulesSince,
+    SegmentKind, SequencedLog, SnapshotFault, SnapshotStore, check_segment, inspect,
 };
-use weir_types::{PartitionId, Position};
+use weir_types::{Epoch, Nanos, PartitionId, Position};
 
 /// Changes a segment's or snapshot's header to a newer version, sound otherwise.
 fn renew(disk: &SimDisk, name: &str, header: usize) {
@@ -96,4 +96,47 @@ fn a_newer_snapshot_is_passed_over_as_newer_and_stays() {
     assert_eq!(loaded.unwrap().bytes, b"older");
     assert_eq!((&skipped[0].file, &skipped[0].fault), (&name, &SnapshotFault::Newer(2)));
     assert!(disk.contents(&name).is_some());
+}
+
+#[test]
+fn the_versions_of_rules_outlive_the_segments_of_their_marks_and_a_restore() {
+    let disk = SimDisk::new(1);
+    let rules_of = |disk: &SimDisk| {
+        let found = inspect(&mut disk.clone(), SegmentKind::Command).unwrap().unwrap();
+        found.rules.iter().map(|since| (since.from.0, since.rules)).collect::<Vec<_>>()
+    };
+    let mut disk_now = disk;
+    let mut run = |rules: u32, entries: u8, before: u64| {
+        let config = LogConfig { rules, ..config(Durability::Disk) };
+        let (mut log, _) = EmbeddedLog::open(config, disk_now.clone()).unwrap();
+        for n in 0..entries {
+            append(&mut log, &[[n; 300]]);
+            commit(&mut log, false);
+        }
+        log.truncate(Position(before));
+        while !log.is_trimmed() {
+            log.do_work(Nanos(0)).unwrap();
+        }
+        log.close().unwrap();
+        drop(log);
+        disk_now = disk_now.after_process_crash();
+        disk_now.clone()
+    };
+    assert_eq!(rules_of(&run(1, 30, 0)), [(1, 1)]);
+    assert_eq!(rules_of(&run(2, 60, 0)), [(1, 1), (31, 2)]);
+    // One that executes nothing, and the one before again.
+    assert_eq!(rules_of(&run(3, 0, 0)), [(1, 1), (31, 2), (91, 3)]);
+    assert_eq!(rules_of(&run(2, 1, 0)), [(1, 1), (31, 2)]);
+    // The segment with the mark of version 2 goes.
+    let truncated = run(3, 5, 80);
+    let rules = rules_of(&truncated);
+    assert!((32..=80).contains(&rules[0].0), "{rules:?}");
+    assert_eq!((rules[0].1, rules[1]), (2, (92, 3)));
+    // A restore executes nothing, by whichever program.
+    let config = config(Durability::Disk);
+    let (mut log, report) =
+        EmbeddedLog::open_restored(config, truncated.clone(), Epoch(9)).unwrap();
+    assert_eq!(report.rules.last(), Some(&RulesSince { from: Position(92), rules: 3 }));
+    log.close().unwrap();
+    assert_eq!(rules_of(&truncated), rules);
 }

@@ -10,6 +10,10 @@
 //! The command log decides. The event log is synced before a snapshot is taken, so it reaches at
 //! least to the snapshot. Events beyond the command log's end (possible at `memory` only) are cut
 //! off; missing events are written again, and are the same by determinism.
+//!
+//! That holds for one version of the engine's rules. A start that would have to apply commands that
+//! another version executed is refused ([`OtherRules`]). All refusals that follow from the command
+//! log and the snapshots come before the first change of a file ([`FoundPartition`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,14 +21,16 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use serde::Deserialize;
-use weir_engine::{Engine, EngineConfig, Memory, SnapshotError};
+use thiserror::Error;
+use weir_engine::{Engine, EngineConfig, Memory, RULES_VERSION, SnapshotError};
 use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
 use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, OpenedEvents};
 use weir_log::plant::{self, Plant};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter};
 use weir_log::{
-    EmbeddedLog, EpochReason, LogConfig, RecoveryReport, SegmentKind, SequencedLog, Snapshot,
+    EmbeddedLog, EpochReason, FoundLog, LogConfig, RecoveryReport, SequencedLog, Snapshot,
+    last_of_other_rules,
 };
 use weir_types::{Durability, Epoch, PartitionId, Position};
 use weir_wire::Command;
@@ -117,6 +123,8 @@ pub struct RecoveredPartition {
     events: EventLog<RealDisk>,
     first_event: u64,
     event_count: u64,
+    /// True when a view asked for an epoch.
+    wants_epoch: bool,
     dirs: PartitionDirs,
 }
 
@@ -152,21 +160,120 @@ pub struct Rebuilt<D> {
     pub notes: Vec<String>,
 }
 
+/// The refusal of a start that would execute commands by other rules than before: their events
+/// would differ from those that clients and followers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OtherRules {
+    /// Commands follow the newest usable snapshot.
+    #[error(
+        "the commands up to position {last} were executed by version {found} of the engine's rules \
+         and this program has version {own}; {}: start the program that wrote them and stop it in \
+         order, so that a snapshot stands at the end of the log, and then start this one",
+        usable(*.snapshot)
+    )]
+    Commands {
+        /// The newest usable snapshot; zero without one.
+        snapshot: Position,
+        /// The last command of the other version.
+        last: Position,
+        /// The version that executed it.
+        found: u32,
+        /// This program's version.
+        own: u32,
+    },
+    /// The event log lacks events before the snapshot.
+    #[error(
+        "the event log ends before event {next}, the snapshot at position {snapshot} has more, and \
+         version {found} of the engine's rules emitted them, this program has version {own}: start \
+         the program that wrote them and stop it in order; without it, move the event log away, \
+         and no one can ask for events before the snapshot"
+    )]
+    Events {
+        /// The first missing event.
+        next: Position,
+        /// The newest usable snapshot.
+        snapshot: Position,
+        /// The version that emitted it.
+        found: u32,
+        /// This program's version.
+        own: u32,
+    },
+}
+
+/// Returns the words for the newest usable snapshot.
+fn usable(snapshot: Position) -> String {
+    match snapshot {
+        Position::NONE => "no snapshot can be used".to_owned(),
+        position => format!("the newest snapshot that can be used is of position {position}"),
+    }
+}
+
+/// The commands that can be applied again.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    /// The first command that the log retains.
+    retained: Position,
+    /// The last command that another version of the rules executed, and that version.
+    other: Option<(Position, u32)>,
+}
+
+impl Reach {
+    fn of<D: Disk>(found: &FoundLog<D>) -> Reach {
+        let positions = found.positions();
+        let other = last_of_other_rules(found.rules(), positions.end, RULES_VERSION);
+        Reach { retained: positions.start, other }
+    }
+
+    /// Returns the first command from which all can be applied again.
+    fn first(&self) -> Position {
+        self.retained.max(self.other.map_or(Position::NONE, |(last, _)| last.next()))
+    }
+
+    /// Checks that the command log goes on from a base: its beginning may be past the retention.
+    fn check(&self, base: &Base, notes: &[String]) -> anyhow::Result<()> {
+        let snapshot = base.engine.position();
+        if snapshot.next() >= self.first() {
+            return Ok(());
+        }
+        if let Some((last, found)) = self.other.filter(|_| snapshot.next() >= self.retained) {
+            return Err(OtherRules::Commands { snapshot, last, found, own: RULES_VERSION }.into());
+        }
+        let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
+        anyhow::bail!(
+            "the command log begins at position {}, those before it are past the retention, and \
+             {}: start the program that wrote the snapshots, or restore a backup{notes}",
+            self.retained,
+            usable(snapshot)
+        )
+    }
+}
+
 /// A snapshot's engine, and the number of events that it had emitted.
 struct Base {
     engine: Engine,
     event_count: u64,
 }
 
-/// Recovers a partition from its directory, or creates it there.
+/// A partition's directory in which a start finds all that it needs. Its files are not changed yet,
+/// so that a node can look at all of its partitions first.
+pub struct FoundDirectory {
+    found: FoundPartition<RealDisk, ThreadDisk>,
+    partition_id: PartitionId,
+    dirs: PartitionDirs,
+    event_memory_bytes: u64,
+    notes: Vec<String>,
+}
+
+/// Looks for a partition in its directory.
 ///
 /// # Errors
-/// When a log is damaged, newer or locked, or a snapshot contradicts it. Recovery never guesses.
-pub fn recover(
+/// When a log is damaged, newer or locked, or a snapshot contradicts it; [`OtherRules`]. Recovery
+/// never guesses.
+pub fn find_in_directory(
     settings: &RecoverySettings,
     partition_id: PartitionId,
     wake: &WakeFd,
-) -> anyhow::Result<RecoveredPartition> {
+) -> anyhow::Result<FoundDirectory> {
     anyhow::ensure!(
         !settings.node_dir.join(RESTORE_UNFINISHED).exists(),
         "a restore to {} was interrupted: remove the directory and restore again",
@@ -179,7 +286,7 @@ pub fn recover(
         segment_bytes: segment_bytes(partition_id, settings.log_segment_bytes),
         ..LogConfig::new(partition_id, random_log_id())
     };
-    let rebuilt = rebuild(Sources {
+    let sources = Sources {
         log,
         event_segment_bytes: segment_bytes(partition_id, settings.event_segment_bytes),
         engine: EngineConfig {
@@ -190,108 +297,130 @@ pub fn recover(
         commands: open_disk(&dirs.commands(), settings.sync, Some(wake), &mut notes)?,
         events: open_disk(&dirs.events(), settings.sync, None, &mut notes)?,
         snapshots: ThreadDisk::open(&dirs.snapshots(), None)?,
-    })
-    .with_context(|| format!("partition {partition_id} in {}", dirs.root().display()))?;
-    notes.extend(rebuilt.notes);
-    let first_event = rebuilt.events.first_record().0;
-    let memory_bytes = usize::try_from(settings.event_memory_bytes)?;
-    let tail_config = TailConfig::new(memory_bytes, rebuilt.event_count + 1);
-    let (tail, tail_handle) = weir_log::tail_in(tail_config, rebuilt.log.epochs());
-    Ok(RecoveredPartition {
-        partition_id,
-        epoch: rebuilt.log.epoch(),
-        figures: figures_of(&rebuilt.engine, rebuilt.event_count),
-        engine: rebuilt.engine,
-        event_count: rebuilt.event_count,
-        log: rebuilt.log,
-        tail,
-        tail_handle,
-        snapshot: rebuilt.snapshot,
-        notes,
-        holds: Holds::default(),
-        events: rebuilt.events,
-        first_event,
-        dirs,
-    })
+    };
+    let found = find(sources).with_context(|| place_of(partition_id, &dirs))?;
+    let event_memory_bytes = settings.event_memory_bytes;
+    Ok(FoundDirectory { found, partition_id, dirs, event_memory_bytes, notes })
+}
+
+fn place_of(partition_id: PartitionId, dirs: &PartitionDirs) -> String {
+    format!("partition {partition_id} in {}", dirs.root().display())
+}
+
+impl FoundDirectory {
+    /// Recovers the partition, or creates it.
+    ///
+    /// # Errors
+    /// When the event log is newer or locked, or its events cannot be emitted again; when a disk
+    /// fails.
+    pub fn recover(self) -> anyhow::Result<RecoveredPartition> {
+        let FoundDirectory { found, partition_id, dirs, event_memory_bytes, mut notes } = self;
+        let rebuilt = found.rebuild().with_context(|| place_of(partition_id, &dirs))?;
+        notes.extend(rebuilt.notes);
+        let first_event = rebuilt.events.first_record().0;
+        let memory_bytes = usize::try_from(event_memory_bytes)?;
+        let tail_config = TailConfig::new(memory_bytes, rebuilt.event_count + 1);
+        let (tail, tail_handle) = weir_log::tail_in(tail_config, rebuilt.log.epochs());
+        Ok(RecoveredPartition {
+            partition_id,
+            epoch: rebuilt.log.epoch(),
+            figures: figures_of(&rebuilt.engine, rebuilt.event_count),
+            engine: rebuilt.engine,
+            event_count: rebuilt.event_count,
+            log: rebuilt.log,
+            tail,
+            tail_handle,
+            snapshot: rebuilt.snapshot,
+            notes,
+            holds: Holds::default(),
+            events: rebuilt.events,
+            first_event,
+            wants_epoch: false,
+            dirs,
+        })
+    }
+}
+
+/// A partition whose command log and snapshots are enough for a start. No file is changed yet.
+pub struct FoundPartition<D, S> {
+    log: FoundLog<D>,
+    base: Base,
+    place: OlderBases<S>,
+    events_config: EventLogConfig,
+    events: D,
+    notes: Vec<String>,
+}
+
+/// Looks for a partition's base: the newest sound snapshot from which the command log goes on.
+///
+/// # Errors
+/// The same as those of [`find_in_directory`].
+pub fn find<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<FoundPartition<D, S>> {
+    let partition_id = sources.log.partition;
+    let mut notes = Vec::new();
+    let config = LogConfig { rules: RULES_VERSION, ..sources.log };
+    let log = EmbeddedLog::find(config, sources.commands).context("the command log")?;
+    let last = Position(log.positions().end.0 - 1);
+    let mut store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
+    let base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
+    let reach = Reach::of(&log);
+    reach.check(&base, &notes)?;
+    let events_config = EventLogConfig {
+        segment_bytes: sources.event_segment_bytes,
+        ..EventLogConfig::new(partition_id, log.log_id())
+    };
+    let place = OlderBases { store, engine: sources.engine, reach };
+    Ok(FoundPartition { log, base, place, events_config, events: sources.events, notes })
 }
 
 /// Rebuilds a partition: the newest sound snapshot, then the rest of the command log.
 ///
 /// # Errors
-/// The same as those of [`recover`].
+/// The same as those of [`find_in_directory`] and [`FoundDirectory::recover`].
 pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebuilt<D>> {
-    let partition_id = sources.log.partition;
-    let mut notes = Vec::new();
-    let (mut log, report) =
-        EmbeddedLog::open(sources.log, sources.commands).context("the command log")?;
-    tell(partition_id, &report, &mut notes);
-    let last = Position(log.next_position().0 - 1);
-    let mut store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
-    let mut base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
-    check_reach(&base, log.first_position(), &notes)?;
-    // Only now: a refused start leaves all snapshots where they are.
-    store.remove_after(last)?;
-    let mut disk = sources.events;
-    if base.event_count > 0 && log.first_position() == Position(1) && !has_events(&mut disk)? {
-        // The event log is lost, or not part of a backup. Sessions and followers may request events
-        // from before the snapshot, and while all commands exist, all events can be emitted again.
-        notes.push(format!(
-            "partition {partition_id}: no event log: all {last} commands are applied again"
-        ));
-        base = Base { engine: Engine::new(sources.engine.clone()), event_count: 0 };
-    }
-    let events_config = EventLogConfig {
-        segment_bytes: sources.event_segment_bytes,
-        ..EventLogConfig::new(partition_id, log.log_id())
-    };
-    disk.lock().context("the event log")?;
-    let mut place = OlderBases { store, engine: sources.engine, first: log.first_position() };
-    let (mut base, mut events) = open_events(events_config, disk, base, &mut place, &mut notes)?;
-    let snapshot = base.engine.position();
-    let from = snapshot.next();
-    replay(&mut base, &mut log, from, &mut events)?;
-    if events.first_record().0 > base.event_count + 1 {
-        // It has only events of commands that are lost, and those that it had before are past the
-        // retention: it begins anew with the first event that can be emitted again.
-        notes.push(format!(
-            "partition {partition_id}: the event log begins with event {}, and the commands cause \
-             {}: it begins anew",
-            events.first_record(),
-            base.event_count
-        ));
-        base = load_snapshot(&mut place.store, &place.engine, snapshot, &mut notes)?;
-        events = events.begin_again(Position(base.event_count + 1))?;
-        replay(&mut base, &mut log, from, &mut events)?;
-    }
-    if plant::is(Plant::TailAppliedTwice) {
-        replay(&mut base, &mut log, from, &mut events)?;
-    }
-    let mut events = events.cut_after(Position(base.event_count))?;
-    events.flush_blocking()?;
-    let Base { engine, event_count } = base;
-    Ok(Rebuilt { engine, log, events, event_count, snapshot, notes })
+    find(sources)?.rebuild()
 }
 
-/// Checks that the command log goes on from the snapshot: its beginning may be past the retention.
-fn check_reach(base: &Base, first: Position, notes: &[String]) -> anyhow::Result<()> {
-    let next = base.engine.position().next();
-    if next >= first {
-        return Ok(());
+impl<D: Disk, S: Disk> FoundPartition<D, S> {
+    /// Opens the logs and brings the engine to their end.
+    ///
+    /// # Errors
+    /// The same as those of [`FoundDirectory::recover`].
+    pub fn rebuild(self) -> anyhow::Result<Rebuilt<D>> {
+        let FoundPartition { log, base, mut place, events_config, events: mut disk, mut notes } =
+            self;
+        let (mut log, report) = log.open().context("the command log")?;
+        tell(events_config.partition, &report, &mut notes);
+        // Only now: a refused start leaves all snapshots where they are.
+        place.store.remove_after(Position(log.next_position().0 - 1))?;
+        disk.lock().context("the event log")?;
+        let partition_id = events_config.partition;
+        let (mut base, mut events) =
+            open_events(events_config, disk, base, &mut place, &mut notes)?;
+        let snapshot = base.engine.position();
+        let from = snapshot.next();
+        replay(&mut base, &mut log, from, &mut events)?;
+        if events.first_record().0 > base.event_count + 1 {
+            // It has only events of commands that are lost, and those that it had before are past
+            // the retention: it begins anew with the first event that can be emitted again.
+            notes.push(format!(
+                "partition {partition_id}: the event log begins with event {}, and the commands \
+                 cause {}: it begins anew",
+                events.first_record(),
+                base.event_count
+            ));
+            base = load_snapshot(&mut place.store, &place.engine, snapshot, &mut notes)?;
+            events = events.begin_again(Position(base.event_count + 1))?;
+            replay(&mut base, &mut log, from, &mut events)?;
+        }
+        if plant::is(Plant::TailAppliedTwice) {
+            replay(&mut base, &mut log, from, &mut events)?;
+        }
+        let mut events = events.cut_after(Position(base.event_count))?;
+        events.flush_blocking()?;
+        let Base { engine, event_count } = base;
+        Ok(Rebuilt { engine, log, events, event_count, snapshot, notes })
     }
-    let usable = match base.engine.position() {
-        Position::NONE => "no snapshot can be used".to_owned(),
-        position => format!("the newest snapshot that can be used is of position {position}"),
-    };
-    let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
-    anyhow::bail!(
-        "the command log begins at position {first}, those before it are past the retention, and \
-         {usable}: start the program that wrote the snapshots, or restore a backup{notes}"
-    )
-}
-
-fn has_events<D: Disk>(disk: &mut D) -> anyhow::Result<bool> {
-    let names = disk.list().context("the event log")?;
-    Ok(names.iter().any(|name| name.ends_with(SegmentKind::Event.suffix())))
 }
 
 impl RecoveredPartition {
@@ -303,12 +432,22 @@ impl RecoveredPartition {
         reader.holding(&self.holds, holder)
     }
 
-    /// Begins an epoch of the log although nothing is lost, for a view that gives other places to
-    /// its contents from now on. Readers are told of the end behind all events so far.
+    /// Asks for an epoch of the log although nothing is lost, for a view that gives other places to
+    /// its contents from now on.
+    pub fn want_epoch(&mut self) {
+        self.wants_epoch = true;
+    }
+
+    /// Begins the epoch that a view asked for, if one did: when the rest of the start has
+    /// succeeded, because a log remembers only so many. Readers are told of the end behind all
+    /// events so far.
     ///
     /// # Errors
     /// When the log cannot write it.
-    pub fn begin_epoch(&mut self) -> anyhow::Result<()> {
+    pub fn begin_wanted_epoch(&mut self) -> anyhow::Result<()> {
+        if !std::mem::take(&mut self.wants_epoch) {
+            return Ok(());
+        }
         let last_valid = self.engine.position();
         self.epoch = self.log.begin_epoch().context("an epoch of the command log")?;
         self.tail.end_epoch(last_valid, self.epoch, self.event_count + 1);
@@ -347,6 +486,7 @@ impl RecoveredPartition {
                 &state,
             )?,
             event_count: self.event_count,
+            snapshot: self.snapshot,
             events: self.events,
             commands: Box::new(move || ThreadDisk::open(&commands, None)),
             snapshots: SnapshotStore::new(snapshots, self.log.log_id(), self.partition_id),
@@ -440,13 +580,41 @@ fn tell(partition_id: PartitionId, report: &RecoveryReport, notes: &mut Vec<Stri
 struct OlderBases<S> {
     store: SnapshotStore<S>,
     engine: EngineConfig,
-    /// The first command that the log retains.
-    first: Position,
+    reach: Reach,
+}
+
+impl<S: Disk> OlderBases<S> {
+    /// Loads the base before `base`, and whether the commands after it can be applied again.
+    fn before(&mut self, base: &Base, notes: &mut Vec<String>) -> anyhow::Result<(Base, bool)> {
+        let before = Position(base.engine.position().0 - 1);
+        let older = load_snapshot(&mut self.store, &self.engine, before, notes)?;
+        let is_within = older.engine.position().next() >= self.reach.first();
+        Ok((older, is_within))
+    }
+
+    /// Loads the oldest base, or `base` if it is that.
+    fn earliest(&mut self, mut base: Base, notes: &mut Vec<String>) -> anyhow::Result<Base> {
+        if self.reach.first() == Position(1) {
+            return Ok(Base { engine: Engine::new(self.engine.clone()), event_count: 0 });
+        }
+        while base.event_count > 0 {
+            match self.before(&base, notes)? {
+                (older, true) => base = older,
+                (_, false) => break,
+            }
+        }
+        Ok(base)
+    }
 }
 
 /// Opens the event log, with a base that it reaches. A crash while lost events were being cut off
 /// may have removed some that the newest snapshot counts. An older base emits them again, if the
 /// command log reaches back that far.
+///
+/// A log without a sound beginning begins with the oldest base: views keep the events behind the
+/// older snapshot, so that damage to the newer one costs nothing. It is created there at once. A
+/// start that is killed after that finds a log that ends before the newest snapshot, and goes on as
+/// after any crash; had it begun behind the newest, the next start would find nothing missing.
 fn open_events<D: Disk, S: Disk>(
     config: EventLogConfig,
     mut disk: D,
@@ -454,22 +622,35 @@ fn open_events<D: Disk, S: Disk>(
     place: &mut OlderBases<S>,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<(Base, EventLog<D>)> {
+    let newest = base.engine.position();
+    if base.event_count > 0 && !EventLog::has_beginning(&mut disk).context("the event log")? {
+        base = place.earliest(base, notes)?;
+        notes.push(format!(
+            "partition {}: no event log, or one whose beginning is damaged: it begins with event \
+             {}",
+            config.partition,
+            base.event_count + 1
+        ));
+    }
     loop {
         let resume_at = Position(base.event_count + 1);
         let opened = EventLog::open_reaching(config.clone(), resume_at, disk);
         let next = match opened.context("the event log")? {
-            OpenedEvents::Reaching(events, report) if report.is_new => {
-                return begin_earliest(base, *events, place, notes);
-            }
             OpenedEvents::Reaching(events, _) => return Ok((base, *events)),
             OpenedEvents::Behind { next, disk: back } => {
                 disk = back;
                 next
             }
         };
-        let before = Position(base.engine.position().0 - 1);
-        let older = load_snapshot(&mut place.store, &place.engine, before, notes)?;
-        if older.engine.position().next() < place.first {
+        let (older, is_within) = place.before(&base, notes)?;
+        if !is_within {
+            let Reach { retained, other } = place.reach;
+            if let Some((_, found)) = other
+                && older.engine.position().next() >= retained
+            {
+                let own = RULES_VERSION;
+                return Err(OtherRules::Events { next, snapshot: newest, found, own }.into());
+            }
             notes.push(format!(
                 "partition {}: events {next} to {} are gone: older ones cannot be asked for",
                 config.partition, base.event_count
@@ -479,37 +660,6 @@ fn open_events<D: Disk, S: Disk>(
         }
         base = older;
     }
-}
-
-/// Begins an event log that is new with the oldest base from which the command log goes on: views
-/// keep the events behind the older snapshot, so that damage to the newer one costs nothing.
-fn begin_earliest<D: Disk, S: Disk>(
-    mut base: Base,
-    mut events: EventLog<D>,
-    place: &mut OlderBases<S>,
-    notes: &mut Vec<String>,
-) -> anyhow::Result<(Base, EventLog<D>)> {
-    let newest = base.event_count;
-    while base.event_count > 0 {
-        let before = Position(base.engine.position().0 - 1);
-        let older = load_snapshot(&mut place.store, &place.engine, before, notes)?;
-        if older.engine.position().next() < place.first {
-            break;
-        }
-        base = older;
-    }
-    if base.event_count < newest {
-        events = events.begin_again(Position(base.event_count + 1))?;
-    }
-    if newest > 0 {
-        notes.push(format!(
-            "partition {}: no event log, or one whose beginning is damaged: it begins with event \
-             {}",
-            place.engine.partition_id,
-            base.event_count + 1
-        ));
-    }
-    Ok((base, events))
 }
 
 /// Loads the newest sound snapshot up to position `last`, or creates a new engine.

@@ -30,6 +30,9 @@ use crate::retention::{RetentionClock, RetentionLimits, RetentionTimes, Surplus,
 /// The name under which the status shows what snapshots hold.
 const SNAPSHOTS: &str = "snapshots";
 
+/// The number of bytes of a snapshot that are read at a time: less than a millisecond's.
+const PROVEN_BYTES: usize = 1 << 20;
+
 /// The position and the number of events of no snapshot.
 const NO_SNAPSHOT: (Position, u64) = (Position::NONE, 0);
 
@@ -39,6 +42,8 @@ pub struct ShadowParts<C, E, S> {
     pub engine: Engine,
     /// The number of events up to the engine's position.
     pub event_count: u64,
+    /// The position of the snapshot from which the engine was recovered; zero without one.
+    pub snapshot: Position,
     /// The event log, which has those events.
     pub events: EventLog<E>,
     /// Opens the command log's directory.
@@ -124,11 +129,11 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         let synced = parts.engine.position();
         Shadow {
             clock: RetentionClock::after(parts.engine.time()),
+            last_snapshot: parts.snapshot,
             parts,
             reader: None,
             said: Vec::new(),
             bytes: Vec::with_capacity(512),
-            last_snapshot: synced,
             last_state: 0,
             kept: (Vec::new(), NO_SNAPSHOT),
             segments: None,
@@ -183,7 +188,7 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         self.reader = None;
     }
 
-    /// Returns the position of the newest snapshot, or the shadow's first position.
+    /// Returns the position of the newest snapshot; zero without one.
     #[must_use]
     pub fn last_snapshot(&self) -> Position {
         self.last_snapshot
@@ -259,7 +264,15 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     }
 
     /// Syncs the events and writes a snapshot of the shadow's state; false when the disk is full or
-    /// there is nothing new.
+    /// there is nothing new. Older ones are not [pruned](Shadow::prune) yet.
+    ///
+    /// # Errors
+    /// [`ShadowError`].
+    pub fn take_snapshot(&mut self) -> Result<bool, ShadowError> {
+        self.take_snapshot_with(|_| {})
+    }
+
+    /// Takes a snapshot and prunes older ones, which may read one of them as a whole.
     ///
     /// # Errors
     /// [`ShadowError`].
@@ -276,6 +289,38 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         &mut self,
         change: impl FnOnce(&mut Vec<u8>),
     ) -> Result<bool, ShadowError> {
+        let is_taken = self.take_snapshot_with(change)?;
+        if is_taken {
+            self.prune()?;
+        }
+        Ok(is_taken)
+    }
+
+    /// Removes snapshots that newer ones replace.
+    ///
+    /// # Errors
+    /// [`ShadowError::Snapshot`].
+    pub fn prune(&mut self) -> Result<(), ShadowError> {
+        let ShadowParts { snapshots, keep, .. } = &mut self.parts;
+        snapshots.prune_of(*keep, self.synced).map_err(ShadowError::Snapshot)?;
+        Ok(())
+    }
+
+    /// Reads a part of a snapshot that [`Shadow::prune`] or [`Shadow::retain`] would read as a
+    /// whole; true when they would read none. A reader that waits for events waits for this
+    /// thread.
+    ///
+    /// # Errors
+    /// [`ShadowError::Snapshot`].
+    pub fn prove_part(&mut self) -> Result<bool, ShadowError> {
+        let ShadowParts { snapshots, keep, .. } = &mut self.parts;
+        snapshots.prove_part(*keep, self.synced, PROVEN_BYTES).map_err(ShadowError::Snapshot)
+    }
+
+    fn take_snapshot_with(
+        &mut self,
+        change: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<bool, ShadowError> {
         if self.position() <= self.last_snapshot || !self.write_said() {
             return Ok(false);
         }
@@ -289,9 +334,7 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         let position = self.position();
         let snapshots = &mut self.parts.snapshots;
         snapshots.write(position, &state).map_err(ShadowError::Snapshot)?;
-        // Also if older ones cannot be pruned: it is not written again for that.
         (self.last_snapshot, self.last_state) = (position, hash);
-        snapshots.prune_of(self.parts.keep, self.synced).map_err(ShadowError::Snapshot)?;
         Ok(true)
     }
 

@@ -106,6 +106,8 @@ pub struct ShadowAgent<C: Disk = ThreadDisk, E = RealDisk, S = ThreadDisk> {
     snapshot_at: u64,
     /// The time before which a snapshot that failed is not tried again.
     snapshot_due: Nanos,
+    /// True from a snapshot until older ones are pruned.
+    must_prune: bool,
     limits: RetentionLimits,
     /// The time of the next look at the retention.
     retention_due: Nanos,
@@ -133,6 +135,7 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             every_commands,
             snapshot_at,
             snapshot_due: Nanos(0),
+            must_prune: false,
             limits: RetentionLimits::default(),
             retention_due: Nanos(0),
             due: Nanos(0),
@@ -168,10 +171,29 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             self.retention_due = now;
         }
         if now >= self.retention_due {
-            self.retention_due = Nanos(now.0 + RETENTION_INTERVAL);
-            self.retain(now);
+            self.prune_and_retain(now);
         }
         Ok(applied)
+    }
+
+    /// Prunes snapshots, and removes what is past the retention, once the snapshots that count are
+    /// read: a part in each cycle.
+    fn prune_and_retain(&mut self, now: Nanos) {
+        let removes = self.must_prune || !self.limits.is_unlimited();
+        let proven = if removes { self.shadow.prove_part() } else { Ok(true) };
+        let pruned = proven.and_then(|is_proven| {
+            if is_proven && self.must_prune {
+                self.shadow.prune()?;
+                self.must_prune = false;
+            }
+            Ok(is_proven)
+        });
+        match pruned {
+            Ok(false) => return,
+            Ok(true) => self.retain(now),
+            Err(error) => self.begins(Trouble::Retention, &error),
+        }
+        self.retention_due = Nanos(now.0 + RETENTION_INTERVAL);
     }
 
     /// Tells the newest event that is in the files.
@@ -220,8 +242,9 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
     /// Takes a snapshot. One that cannot be written is tried again, and events are written
     /// meanwhile.
     fn try_snapshot(&mut self) -> Result<(), ShadowError> {
-        match self.shadow.snapshot() {
+        match self.shadow.take_snapshot() {
             Ok(true) => {
+                self.must_prune = true;
                 let (taken, state) = (self.shadow.last_snapshot(), self.shadow.last_state());
                 self.snapshot_at = taken.0 + self.every_commands;
                 self.figures.tell_snapshot(taken, state);
@@ -259,6 +282,24 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             // Without the right to more it keeps its class.
             let _ = ask_for(most.share());
         });
+    }
+
+    /// Takes a snapshot at the end of the log, which the partition has written when its shadow is
+    /// stopped. The next start then applies no command, so that it may be one of a program with
+    /// other rules.
+    fn snapshot_at_end(&mut self) {
+        // Without room on its disk the partition stops before all is in files.
+        let committed = self.figures.counters.position.load(Ordering::Relaxed);
+        if self.shadow.position().0 < committed {
+            return;
+        }
+        let taken = self.try_snapshot().and_then(|()| match self.must_prune {
+            true => self.shadow.prune(),
+            false => Ok(()),
+        });
+        if let Err(error) = taken {
+            self.begins(Trouble::Snapshots, &error);
+        }
     }
 
     fn fail(&mut self, error: &ShadowError, now: Nanos) {
@@ -342,7 +383,10 @@ impl<C: Disk + Send, E: Disk + Send, S: Disk + Send> Agent for ShadowAgent<C, E,
     fn stop(&mut self, now: Nanos) -> bool {
         match self.try_work(now) {
             Ok(APPLY_MAX) => return false,
-            Ok(_) => self.ends(Trouble::Events),
+            Ok(_) => {
+                self.ends(Trouble::Events);
+                self.snapshot_at_end();
+            }
             Err(error) => {
                 self.fail(&error, now);
                 return true;

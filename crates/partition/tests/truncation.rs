@@ -3,215 +3,17 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
+mod support;
+
 use proptest::prelude::*;
-use weir_engine::{Engine, EngineConfig};
+use support::{
+    COMMANDS, Disks, EVENTS, Running, SNAPSHOTS, disks_at, new_disks, with_three_snapshots,
+};
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{Disk, SimDisk};
-use weir_log::event_log::read_events;
-use weir_log::snapshot::SnapshotStore;
-use weir_log::{
-    Append, Batch, Durability, EmbeddedLog, LogConfig, Push, SegmentKind, SequencedLog,
-    retained_segments,
-};
-use weir_partition::holds::Holds;
-use weir_partition::recovery::{Rebuilt, Sources, rebuild};
-use weir_partition::retention::{RetentionLimits, RetentionTimes};
-use weir_partition::shadow::{Retained, Shadow, ShadowParts};
-use weir_types::{FirmId, Nanos, PartitionId, Position, RequestNo, SessionId, Symbol};
-use weir_wire::reference::DefineFirm;
-use weir_wire::{Command, Definition, Event};
-
-const HERE: PartitionId = PartitionId(1);
-const LOG_ID: u128 = 7;
-/// The size of the segments of both logs: some 30 commands, some 50 events.
-const SEGMENT_BYTES: u64 = 8_192;
-const LIMITS: RetentionLimits = RetentionLimits {
-    command_bytes: Some(3 * SEGMENT_BYTES),
-    event_bytes: Some(3 * SEGMENT_BYTES),
-    age: None,
-};
-const COMMANDS: usize = 0;
-const EVENTS: usize = 1;
-const SNAPSHOTS: usize = 2;
-
-/// The three directories of a partition, and the level of its log.
-struct Disks([SimDisk; 3], Durability);
-
-impl Disks {
-    fn map(&self, change: impl Fn(&SimDisk) -> SimDisk) -> Disks {
-        let [commands, events, snapshots] = &self.0;
-        Disks([change(commands), change(events), change(snapshots)], self.1)
-    }
-
-    fn start(&self) -> anyhow::Result<Rebuilt<SimDisk>> {
-        let [commands, events, snapshots] = self.0.clone();
-        rebuild(Sources {
-            log: LogConfig { durability: self.1, ..log_config() },
-            event_segment_bytes: SEGMENT_BYTES,
-            engine: EngineConfig::new(HERE),
-            commands,
-            events,
-            snapshots,
-        })
-    }
-
-    /// Returns the first position of a log.
-    fn first(&self, which: usize) -> u64 {
-        let kind = if which == COMMANDS { SegmentKind::Command } else { SegmentKind::Event };
-        retained_segments(&mut self.0[which].clone(), kind).unwrap()[0].first_position.0
-    }
-
-    /// Starts from these files and compares with an engine that has applied all commands.
-    fn check_start(&self, last: u64, place: &dyn Fn() -> String) {
-        let rebuilt = match self.start() {
-            Ok(rebuilt) => rebuilt,
-            Err(error) => panic!("{}: no start: {error:#}", place()),
-        };
-        let (engine, event_count) = engine_of(last);
-        let got = (rebuilt.engine.position(), rebuilt.engine.digest(), rebuilt.event_count);
-        assert_eq!(got, (Position(last), engine.digest(), event_count), "{}", place());
-        // All events from the first retained one on are there.
-        let first = rebuilt.events.first_record();
-        drop(rebuilt);
-        let mut reader = read_events(self.0[EVENTS].clone(), first).unwrap();
-        let count = std::iter::from_fn(|| reader.next_entry().unwrap().map(drop)).count() as u64;
-        assert_eq!(first.0 + count, event_count + 1, "{}", place());
-    }
-}
-
-fn log_config() -> LogConfig {
-    LogConfig {
-        durability: Durability::Disk,
-        segment_bytes: SEGMENT_BYTES,
-        ..LogConfig::new(HERE, LOG_ID)
-    }
-}
-
-/// The command at a position: the import of a firm's definition.
-fn command(position: u64) -> Command {
-    let definition = DefineFirm {
-        fields: 0,
-        request_no: RequestNo::NONE,
-        name: Symbol::new("FIRM").unwrap(),
-        session_id: SessionId::NONE,
-        firm_id: FirmId(u32::try_from(position).unwrap()),
-        live_orders_max: 0,
-    };
-    Command::Import(Position(position), Definition::DefineFirm(definition))
-}
-
-/// Returns an engine that has applied the commands up to a position, and the number of its events.
-fn engine_of(last: u64) -> (Engine, u64) {
-    let (mut engine, mut count) = (Engine::new(EngineConfig::new(HERE)), 0);
-    for position in 1..=last {
-        engine.apply(Position(position), Nanos(position), &command(position), &mut |_: &Event| {
-            count += 1;
-        });
-    }
-    (engine, count)
-}
-
-/// A partition's log at work, with its shadow.
-struct Running {
-    log: EmbeddedLog<SimDisk>,
-    shadow: Shadow<SimDisk, SimDisk, SimDisk>,
-    now: u64,
-    limits: RetentionLimits,
-}
-
-impl Running {
-    fn new(disks: &Disks) -> Running {
-        let Rebuilt { engine, log, events, event_count, .. } = disks.start().unwrap();
-        let [commands, _, snapshots] = disks.0.clone();
-        let shadow = Shadow::new(ShadowParts {
-            engine,
-            event_count,
-            events,
-            commands: Box::new(move || Ok(commands.clone())),
-            snapshots: SnapshotStore::new(snapshots, LOG_ID, HERE),
-            keep: 2,
-            holds: Holds::default(),
-        });
-        Running { log, shadow, now: 0, limits: LIMITS }
-    }
-
-    /// Appends commands, each at the log time of its position; returns the last position.
-    fn append(&mut self, count: u64) -> u64 {
-        for _ in 0..count {
-            self.append_at(Nanos(self.log.next_position().0));
-        }
-        self.follow()
-    }
-
-    fn append_at(&mut self, log_time: Nanos) {
-        let (mut batch, mut entry) = (Batch::new(), Vec::new());
-        let position = self.log.next_position().0;
-        command(position).encode(&mut entry);
-        assert_eq!(batch.push(&entry), Push::Taken);
-        let appended = self.log.append(self.log.epoch(), log_time, &batch);
-        assert_eq!(appended, Append::At { first: Position(position) });
-        self.settle();
-    }
-
-    /// Lets the shadow follow; returns the last position.
-    fn follow(&mut self) -> u64 {
-        for _ in 0..10_000 {
-            if self.shadow.position() >= self.log.committed() {
-                break;
-            }
-            self.now += 10_000_000;
-            self.shadow.follow(self.log.committed(), 100, Nanos(self.now)).unwrap();
-        }
-        self.log.committed().0
-    }
-
-    fn settle(&mut self) {
-        while !self.log.is_idle() || !self.log.is_trimmed() {
-            self.log.do_work(Nanos(0)).unwrap();
-        }
-    }
-
-    /// Truncates both logs, as agent and partition do.
-    fn retain(&mut self) -> Retained {
-        self.shadow.note_synced(self.log.synced());
-        let log_time = self.log.last_log_time();
-        let times = RetentionTimes { log_time, ahead: Nanos(0), now: Nanos(self.now) };
-        let retained = self.shadow.retain(&self.limits, times).unwrap();
-        self.log.truncate(retained.commands.before);
-        self.settle();
-        for _ in 0..100 {
-            self.shadow.follow(self.log.committed(), 0, Nanos(self.now)).unwrap();
-        }
-        retained
-    }
-
-    /// Takes a snapshot, as the agent does.
-    fn snapshot(&mut self) -> bool {
-        self.shadow.note_synced(self.log.synced());
-        self.shadow.snapshot().unwrap()
-    }
-
-    /// Lets the log be quiet until its mark says that all is synced.
-    fn be_quiet(&mut self) {
-        for _ in 0..20 {
-            self.now += 20_000_000;
-            self.log.do_work(Nanos(self.now)).unwrap();
-        }
-    }
-
-    fn close(mut self) {
-        self.shadow.close().unwrap();
-        self.log.close().unwrap();
-    }
-}
-
-fn disks_at(durability: Durability) -> Disks {
-    Disks([1, 2, 3].map(SimDisk::new), durability)
-}
-
-fn new_disks() -> Disks {
-    disks_at(Durability::Disk)
-}
+use weir_log::{Durability, SequencedLog};
+use weir_partition::retention::RetentionLimits;
+use weir_types::{Nanos, Position};
 
 #[test]
 fn a_start_of_truncated_logs_goes_on_where_the_partition_was() {
@@ -241,20 +43,6 @@ fn a_start_of_truncated_logs_goes_on_where_the_partition_was() {
         disks.check_start(last, &|| format!("round {round}"));
         disks = disks.map(SimDisk::after_process_crash);
     }
-}
-
-/// Returns the disks of a partition that took three snapshots, one after each 300 commands, kept
-/// two, removed what it could, and ended.
-fn with_three_snapshots() -> Disks {
-    let disks = new_disks();
-    let mut running = Running::new(&disks);
-    for _ in 0..3 {
-        running.append(300);
-        assert!(running.snapshot());
-        running.retain();
-    }
-    running.close();
-    disks
 }
 
 #[test]
@@ -441,6 +229,61 @@ fn an_event_log_whose_beginning_is_damaged_begins_again_at_the_older_snapshot() 
         assert_eq!(damaged.first(EVENTS), 601, "the first event after the older snapshot");
         damaged.map(SimDisk::after_process_crash).check_start(900, &|| "the next start".to_owned());
     }
+}
+
+#[test]
+fn a_start_killed_at_any_point_of_a_new_beginning_of_the_events_loses_none() {
+    let whole = with_three_snapshots();
+    for is_removed in [false, true] {
+        let disks = whole.map(SimDisk::after_process_crash);
+        let mut events = disks.0[EVENTS].clone();
+        let mut names = events.list().unwrap();
+        names.retain(|name| name.ends_with(".wevt"));
+        if is_removed {
+            names.iter().for_each(|name| events.remove(name).unwrap());
+            events.sync_dir().unwrap();
+        } else {
+            events.flip_bit(&names[0], 100);
+        }
+        let before = disks.map(SimDisk::after_process_crash);
+        disks.0[EVENTS].record();
+        disks.check_start(900, &|| "the start that is killed".to_owned());
+        let ops = disks.0[EVENTS].take_trace();
+        assert!(ops.len() > 20, "{} write points", ops.len());
+        for at in 0..=ops.len() {
+            let events = &before.0[EVENTS];
+            let states =
+                [events.after_process_crash(), events.after_power_loss(CrashChoice::LoseAll)];
+            for (which, events) in states.into_iter().enumerate() {
+                let mut crashed = before.map(SimDisk::after_process_crash);
+                crashed.0[EVENTS] = events;
+                let place = || format!("removed {is_removed}, point {at}, state {which}");
+                crashed.check_start(900, &place);
+                let first = crashed.first(EVENTS);
+                assert_eq!(first, 601, "{}: the first event after the older snapshot", place());
+            }
+            if let Some(op) = ops.get(at) {
+                before.0[EVENTS].apply(op);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_start_that_applied_commands_is_followed_by_a_snapshot_at_their_end() {
+    let disks = new_disks();
+    let mut running = Running::new(&disks);
+    running.append(200);
+    assert!(running.snapshot());
+    running.append(50);
+    drop(running);
+    let disks = disks.map(SimDisk::after_process_crash);
+    let mut running = Running::new(&disks);
+    assert!(running.snapshot(), "nothing new came, and the snapshot is older than the end");
+    assert!(!running.snapshot());
+    running.close();
+    let rebuilt = disks.map(SimDisk::after_process_crash).start().unwrap();
+    assert_eq!(rebuilt.snapshot, Position(250));
 }
 
 #[test]

@@ -238,7 +238,7 @@ impl Process {
         surroundings: Surroundings,
     ) -> anyhow::Result<Process> {
         let Surroundings { gates, plant, views, ring_len, log_queue_len_max } = surroundings;
-        let Rebuilt { engine, log, events, event_count, .. } = rebuilt;
+        let Rebuilt { engine, log, events, event_count, snapshot, .. } = rebuilt;
         let tail_config = TailConfig {
             segment_words: plan.tail_segment_words,
             segments: 3,
@@ -259,6 +259,7 @@ impl Process {
         let shadow = Shadow::new(ShadowParts {
             engine: Engine::restore(engine_config(), &state)?,
             event_count,
+            snapshot,
             events,
             commands: Box::new(move || Ok(commands.clone())),
             snapshots: SnapshotStore::new(disks.snapshots.clone(), LOG_ID, HERE),

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
+use weir_engine::RULES_VERSION;
 use weir_io::{Clock, SystemClock, ThreadDisk};
+use weir_log::{RecoveryReport, last_of_other_rules};
 use weir_node::backup::manifest::Manifest;
 use weir_node::backup::restore::{RestoredLog, restore};
 use weir_node::backup::stored::StoredBackup;
@@ -12,7 +14,7 @@ use weir_node::backup::take::{BackupOutcome, Key, LogSource, NodeFiles, back_up}
 use weir_node::backup::{BROKER_DIR, BackupError, LogKind};
 use weir_partition::dirs::{ORDER_STORE, PAST_ENDS};
 use weir_runtime::civil;
-use weir_types::PartitionId;
+use weir_types::{PartitionId, Position};
 
 use super::renamed::{self, Renamed};
 
@@ -281,15 +283,38 @@ fn tell_checked(args: &RestoreArgs, manifest: &Manifest) {
     );
 }
 
+/// Returns a note when this program cannot start the restored partition.
+fn rules_note(manifest: &Manifest, restored: &RestoredLog) -> Option<String> {
+    let RecoveryReport { rules, positions, .. } = &restored.report;
+    let (last, found) = last_of_other_rules(rules, Position(positions.end), RULES_VERSION)?;
+    let mut copies = manifest.logs(restored.kind).iter();
+    let copy = copies.find(|copy| copy.partition == restored.partition_id.0)?;
+    let snapshot = copy.snapshot.as_ref().map_or(0, |snapshot| snapshot.position);
+    (snapshot < last.0).then(|| {
+        format!(
+            "{}: the commands up to position {last} were executed by version {found} of the \
+             engine's rules, and this program has version {RULES_VERSION}: start the directory \
+             with the program that wrote the backup, and stop it in order",
+            restored.kind.dir(restored.partition_id)
+        )
+    })
+}
+
 fn tell_restored(args: &RestoreArgs, manifest: &Manifest, restored: &[RestoredLog]) {
     let dir = args.dir.as_deref().unwrap_or(Path::new(""));
+    for restored in restored.iter().filter(|restored| restored.kind == LogKind::Partition) {
+        if let Some(note) = rules_note(manifest, restored) {
+            eprintln!("weir: {note}");
+        }
+    }
     if args.json {
         let row = |restored: &RestoredLog| {
             json!({"partition": restored.partition_id.0,
                    "first": restored.report.positions.start,
                    "last": restored.report.positions.end - 1,
                    "last_log_time": restored.last_log_time.0,
-                   "epoch": restored.report.epoch.0})
+                   "epoch": restored.report.epoch.0,
+                   "rules": restored.report.rules.last().map(|since| since.rules)})
         };
         let rows = |kind| -> Vec<Value> {
             restored.iter().filter(|restored| restored.kind == kind).map(row).collect()

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::{Engine, EngineConfig, RULES_VERSION};
 use weir_io::{Disk, DiskErrorKind, ThreadDisk};
 use weir_log::snapshot::SnapshotStore;
-use weir_log::{LogError, LogReader, SegmentKind};
+use weir_log::{Inspection, LogError, LogReader, RulesSince, SegmentKind, last_of_other_rules};
 use weir_partition::dirs::{PartitionDirs, partitions_in};
 use weir_partition::shadow::state_in;
 use weir_types::{PartitionId, Position};
@@ -130,11 +130,15 @@ fn open(path: &Path, kind: SegmentKind, from: u64) -> anyhow::Result<LogReader<T
 
 /// Refuses damage: a reader that came to the end of what it understands cannot tell a log's end
 /// from a place that was spoiled, and nobody is to take the one for the other.
-fn refuse_damage(path: &Path, kind: SegmentKind) -> anyhow::Result<()> {
+/// Returns the log's state.
+fn inspected(path: &Path, kind: SegmentKind) -> anyhow::Result<Option<Inspection>> {
     let mut before = None;
     loop {
         let mut disk = ThreadDisk::open(path, None)?;
-        let Err(error) = weir_log::inspect(&mut disk, kind) else { return Ok(()) };
+        let error = match weir_log::inspect(&mut disk, kind) {
+            Ok(found) => return Ok(found),
+            Err(error) => error,
+        };
         let place = match &error {
             // How much is known to be synced may rise meanwhile.
             LogError::Damaged { file, offset, .. } => format!("{file} {offset}"),
@@ -161,18 +165,22 @@ fn inspect(at: &Where) -> anyhow::Result<()> {
             bytes += entry.bytes.len() as u64;
             epoch = entry.epoch.0;
         }
-        refuse_damage(&path, kind)?;
+        let rules = inspected(&path, kind)?.map_or(Vec::new(), |found| found.rules);
         let log_id = format!("{:032x}", reader.segment().log_id);
         if at.json {
-            println!(
-                "{}",
-                json!({"log": name, "log_id": log_id, "first": first.0, "entries": entries,
-                       "entry_bytes": bytes, "epoch": epoch})
-            );
+            let mut line = json!({"log": name, "log_id": log_id, "first": first.0,
+                                  "entries": entries, "entry_bytes": bytes, "epoch": epoch});
+            if kind == SegmentKind::Command {
+                let row = |since: &RulesSince| json!({"from": since.from.0, "rules": since.rules});
+                line["rules"] = rules.iter().map(row).collect();
+            }
+            println!("{line}");
         } else {
+            let rules =
+                if kind == SegmentKind::Command { rules_text(&rules) } else { String::new() };
             println!(
                 "{name:<9} log {log_id}  first {first}  entries {entries}  \
-                 bytes {bytes}  epoch {epoch}"
+                 bytes {bytes}  epoch {epoch}{rules}"
             );
         }
     }
@@ -187,6 +195,15 @@ fn inspect(at: &Where) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the versions of rules, as a column: the newest, and from where each later one holds.
+fn rules_text(rules: &[RulesSince]) -> String {
+    let texts = rules.iter().enumerate().map(|(index, since)| match index {
+        0 => format!("  rules {}", since.rules),
+        _ => format!(", from {} on {}", since.from, since.rules),
+    });
+    texts.collect()
+}
+
 fn dump(args: &DumpArgs) -> anyhow::Result<()> {
     let dirs = args.at.dirs()?;
     let (path, kind) = if args.events {
@@ -199,7 +216,9 @@ fn dump(args: &DumpArgs) -> anyhow::Result<()> {
         println!("{}", log_dump::heading());
     }
     for _ in 0..args.limit {
-        let Some(entry) = reader.next_entry()? else { return refuse_damage(&path, kind) };
+        let Some(entry) = reader.next_entry()? else {
+            return inspected(&path, kind).map(drop);
+        };
         println!("{}", log_dump::line(&entry, args.at.json)?);
     }
     Ok(())
@@ -219,7 +238,7 @@ fn export(args: &ExportArgs) -> anyhow::Result<()> {
         entries += 1;
     }
     out.flush()?;
-    refuse_damage(&dirs.commands(), SegmentKind::Command)?;
+    inspected(&dirs.commands(), SegmentKind::Command)?;
     if args.at.json {
         println!("{}", json!({"file": args.out.display().to_string(), "entries": entries}));
     } else {
@@ -298,6 +317,15 @@ fn compare(told: &SnapshotHash, engine: &Engine, events: u64) -> anyhow::Result<
     Ok(())
 }
 
+/// Returns the words for commands that cannot be applied, because other rules executed them.
+fn rules_note(last: Position, found: u32) -> String {
+    format!(
+        "the commands up to position {last} were executed by version {found} of the engine's \
+         rules, and this program has version {RULES_VERSION}: verify them with the program that \
+         wrote them"
+    )
+}
+
 fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let at = &args.at;
     let partition_id = at.partition_id()?;
@@ -305,19 +333,28 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
     let log_id = reader.segment().log_id;
     let told = snapshots(&dirs.snapshots(), log_id, partition_id)?;
-    let (mut engine, mut events) = match reader.next_position() {
+    let found = inspected(&dirs.commands(), SegmentKind::Command)?;
+    let other = found.and_then(|found| {
+        last_of_other_rules(&found.rules, Position(found.positions.end), RULES_VERSION)
+    });
+    let own = other.map_or(Position(1), |(last, _)| last.next());
+    let (mut engine, mut events) = match reader.next_position().max(own) {
         Position(1) => (Engine::new(EngineConfig::new(partition_id)), 0),
         first => {
             let disk = ThreadDisk::open(&dirs.snapshots(), None)?;
             let mut store = SnapshotStore::new(disk, log_id, partition_id);
-            oldest_base(&mut store, &told, first, partition_id)?
+            let base = oldest_base(&mut store, &told, first, partition_id);
+            match other {
+                Some((last, found)) => base.with_context(|| rules_note(last, found))?,
+                None => base?,
+            }
         }
     };
     let base = engine.position();
     let (mut due, mut compared) = (told.iter().filter(|t| t.position > base).peekable(), 0u64);
     while reader.next_position().0 <= args.to {
         let Some(entry) = reader.next_entry()? else {
-            refuse_damage(&dirs.commands(), SegmentKind::Command)?;
+            inspected(&dirs.commands(), SegmentKind::Command)?;
             break;
         };
         let command = Command::decode(entry.bytes)

@@ -20,7 +20,7 @@ use crate::frame::{FRAME_HEADER, FrameHeader, FrameKind};
 use crate::plant::{self, Plant};
 use crate::reader::{LogReader, RetainedSegment};
 use crate::recovery::HistoryHead;
-use crate::segment::{EpochEnd, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
+use crate::segment::{EpochEnd, Opening, RULES_FIRST, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
 pub(crate) mod open;
 mod work;
@@ -40,10 +40,14 @@ pub struct LogConfig {
     pub idle_after: Nanos,
     /// The identity of the log if this opening creates it: a random number.
     pub log_id_if_new: u128,
+    /// The version of the rules by which this process executes the entries. The log records it
+    /// before the first of them.
+    pub rules: u32,
 }
 
 impl LogConfig {
-    /// Returns the defaults: level `disk`, segments of 64 MiB, 16 MiB of queue, a mark after 50 ms.
+    /// Returns the defaults: level `disk`, segments of 64 MiB, 16 MiB of queue, a mark after 50 ms,
+    /// the first version of rules.
     #[must_use]
     pub fn new(partition: PartitionId, log_id_if_new: u128) -> LogConfig {
         LogConfig {
@@ -53,6 +57,7 @@ impl LogConfig {
             queue_bytes_max: 16 << 20,
             idle_after: Nanos(50_000_000),
             log_id_if_new,
+            rules: RULES_FIRST,
         }
     }
 }
@@ -432,6 +437,12 @@ impl<D: Disk> EmbeddedLog<D> {
         Chunk { opens, offset, buf, from: 0, end, sync: false }
     }
 
+    /// Returns the record of this process's start.
+    fn opening(&self) -> Opening {
+        let LogConfig { durability, rules, .. } = self.config;
+        Opening { boot_id: self.disk.boot_id(), durability, rules }
+    }
+
     /// Begins a chunk that opens the next segment.
     fn open_next_segment(&mut self) {
         let header = SegmentHeader {
@@ -444,7 +455,7 @@ impl<D: Disk> EmbeddedLog<D> {
             link: self.head.link,
             synced_frame: self.synced.frame,
             log_time: self.head.log_time,
-            opening: Opening { boot_id: self.disk.boot_id(), durability: self.config.durability },
+            opening: self.opening(),
             ended: self.head.ended.clone(),
         };
         self.write_offset = SEGMENT_HEADER as u64;

@@ -15,7 +15,7 @@ use crate::recovery::{
     CutTail, EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history,
     last_run, refuse_damage, rewrite_unproven, scan,
 };
-use crate::segment::{EPOCH_MAX, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
+use crate::segment::{EPOCH_MAX, Opening, RulesSince, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
 /// The purpose for which a log is opened.
 #[derive(Clone, Copy, Debug)]
@@ -48,13 +48,8 @@ impl<D: Disk> EmbeddedLog<D> {
     /// # Errors
     /// Fails when another process has the log open, when it is damaged, newer or another
     /// partition's, or when the disk fails.
-    pub fn open(
-        config: LogConfig,
-        mut disk: D,
-    ) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
-        config.check();
-        disk.lock()?;
-        EmbeddedLog::open_as(config, disk, Purpose::COMMANDS)
+    pub fn open(config: LogConfig, disk: D) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
+        EmbeddedLog::find(config, disk)?.open()
     }
 
     /// Opens a log that was just restored from a backup, and begins an epoch: `epoch`, or the one
@@ -78,67 +73,24 @@ impl<D: Disk> EmbeddedLog<D> {
         EmbeddedLog::open_as(config, disk, purpose)
     }
 
+    /// Scans the log in the disk's directory and changes nothing, so that a caller may refuse it
+    /// before [`FoundLog::open`] repairs it and marks an opening. Blocks.
+    ///
+    /// # Errors
+    /// As [`EmbeddedLog::open`].
+    pub fn find(config: LogConfig, mut disk: D) -> Result<FoundLog<D>, LogError> {
+        config.check();
+        disk.lock()?;
+        FoundLog::scan(config, disk, Purpose::COMMANDS)
+    }
+
     /// Opens a log for a purpose, in a directory that is already locked.
     pub(crate) fn open_as(
         config: LogConfig,
-        mut disk: D,
+        disk: D,
         purpose: Purpose,
     ) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
-        let kind = purpose.kind;
-        // An earlier start may have been killed between a change of the directory and its sync: the
-        // state judged now must not revert at a power loss.
-        disk.sync_dir()?;
-        let unsound = match purpose.regenerable {
-            true => remove_unsound(&mut disk, kind)?,
-            false => None,
-        };
-        let mut found = scan(&mut disk, kind)?;
-        let mut history = judge_history(found.as_ref());
-        if let Some(found) = &found {
-            if let (true, Some(broken)) = (purpose.regenerable, found.broken) {
-                history = History::CutAt(broken);
-            }
-            refuse_damage(found, history)?;
-            let partition = found.segments[0].header.partition;
-            if partition != config.partition {
-                let wanted = config.partition;
-                return Err(LogError::OtherPartition { found: partition, wanted });
-            }
-        }
-        let run = found.as_ref().map(|found| last_run(found, disk.boot_id()));
-        let mut cut = None;
-        let mut rewritten_bytes = 0;
-        if let Some(found) = &mut found {
-            if let History::CutAt(broken) = history {
-                cut = Some(cut_tail(&mut disk, found, broken)?);
-            }
-            rewritten_bytes = rewrite_unproven(&mut disk, found)?;
-            // A name seen here may exist only in the page cache.
-            disk.sync_dir()?;
-        }
-        let new_epoch = match run {
-            None => Some(EpochReason::Created),
-            Some(_) if purpose.restored_as.is_some() => Some(EpochReason::Restored),
-            Some(run) => judge_epoch(run),
-        };
-        let found = match found {
-            Some(found) => found,
-            None => create(&mut disk, &config, purpose)?,
-        };
-        let mut log = EmbeddedLog::of_scan(config, disk, kind, found)?;
-        log.mark_opening(log.epoch_of_run(new_epoch, purpose.restored_as))?;
-        let report = RecoveryReport {
-            log_id: log.log_id,
-            segments: log.segments.len(),
-            positions: log.first_position().0..log.head.position_next.0,
-            epoch: log.head.epoch,
-            new_epoch,
-            ended: log.head.ended.clone(),
-            clean: run.is_some_and(|run| run.closed && !run.cut),
-            cut: cut.or(unsound),
-            rewritten_bytes,
-        };
-        Ok((log, report))
+        FoundLog::scan(config, disk, purpose)?.open()
     }
 
     fn of_scan(
@@ -233,10 +185,118 @@ impl<D: Disk> EmbeddedLog<D> {
 
     /// Writes and syncs the opening mark of this run, in its epoch.
     fn mark_opening(&mut self, epoch: Epoch) -> Result<(), LogError> {
-        let (kind, log_time, boot_id) = (FrameKind::Open, self.head.log_time, self.disk.boot_id());
-        self.put_frame(&Content { kind, log_time, epoch, count: 0, body: &boot_id });
+        let (kind, log_time, body) = (FrameKind::Open, self.head.log_time, self.opening().body());
+        self.put_frame(&Content { kind, log_time, epoch, count: 0, body: &body });
         self.chunks.back_mut().expect("the mark was just put there").sync = true;
         self.flush_blocking()
+    }
+}
+
+/// A log that was scanned and can be opened, or a directory without one. It is not changed yet.
+pub struct FoundLog<D> {
+    disk: D,
+    config: LogConfig,
+    purpose: Purpose,
+    history: History,
+    scan: Option<Scan>,
+    /// The files that were removed before the scan, from a log that can be regenerated.
+    unsound: Option<CutTail>,
+}
+
+impl<D: Disk> FoundLog<D> {
+    fn scan(config: LogConfig, mut disk: D, purpose: Purpose) -> Result<Self, LogError> {
+        // An earlier start may have been killed between a change of the directory and its sync: the
+        // state judged now must not revert at a power loss.
+        disk.sync_dir()?;
+        let unsound = match purpose.regenerable {
+            true => remove_unsound(&mut disk, purpose.kind)?,
+            false => None,
+        };
+        let scan = scan(&mut disk, purpose.kind)?;
+        let mut history = judge_history(scan.as_ref());
+        if let Some(found) = &scan {
+            if let (true, Some(broken)) = (purpose.regenerable, found.broken) {
+                history = History::CutAt(broken);
+            }
+            refuse_damage(found, history)?;
+            let partition = found.segments[0].header.partition;
+            if partition != config.partition {
+                let wanted = config.partition;
+                return Err(LogError::OtherPartition { found: partition, wanted });
+            }
+        }
+        Ok(FoundLog { disk, config, purpose, history, scan, unsound })
+    }
+
+    /// Returns the log's identity: that of a log to be created if there is none.
+    #[must_use]
+    pub fn log_id(&self) -> u128 {
+        let first = self.scan.as_ref().map(|scan| &scan.segments[0].header);
+        first.map_or(self.config.log_id_if_new, |header| header.log_id)
+    }
+
+    /// Returns the positions that the log will have, from the first to one after the last.
+    #[must_use]
+    pub fn positions(&self) -> std::ops::Range<Position> {
+        match &self.scan {
+            Some(scan) => scan.segments[0].header.first_position..scan.head.position_next,
+            None => self.purpose.first_if_new..self.purpose.first_if_new,
+        }
+    }
+
+    /// Returns the versions of the rules by which its entries were executed, oldest first.
+    #[must_use]
+    pub fn rules(&self) -> &[RulesSince] {
+        self.scan.as_ref().map_or(&[], |scan| &scan.rules)
+    }
+
+    /// Opens the log, or creates it. Blocks. When it returns, all entries of the log are synced and
+    /// committed, and an opening mark says so.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn open(self) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
+        let FoundLog { mut disk, mut config, purpose, history, scan: mut found, unsound } = self;
+        let run = found.as_ref().map(|found| last_run(found, disk.boot_id()));
+        let mut cut = None;
+        let mut rewritten_bytes = 0;
+        if let Some(found) = &mut found {
+            if let History::CutAt(broken) = history {
+                cut = Some(cut_tail(&mut disk, found, broken)?);
+            }
+            rewritten_bytes = rewrite_unproven(&mut disk, found)?;
+            // A name seen here may exist only in the page cache.
+            disk.sync_dir()?;
+        }
+        let new_epoch = match run {
+            None => Some(EpochReason::Created),
+            Some(_) if purpose.restored_as.is_some() => Some(EpochReason::Restored),
+            Some(run) => judge_epoch(run),
+        };
+        let mut found = match found {
+            Some(found) => found,
+            None => create(&mut disk, &config, purpose)?,
+        };
+        let rules = std::mem::take(&mut found.rules);
+        if let (Some(_), Some(last)) = (purpose.restored_as, rules.last()) {
+            // A restore executes nothing.
+            config.rules = last.rules;
+        }
+        let mut log = EmbeddedLog::of_scan(config, disk, purpose.kind, found)?;
+        log.mark_opening(log.epoch_of_run(new_epoch, purpose.restored_as))?;
+        let report = RecoveryReport {
+            log_id: log.log_id,
+            segments: log.segments.len(),
+            positions: log.first_position().0..log.head.position_next.0,
+            epoch: log.head.epoch,
+            new_epoch,
+            ended: log.head.ended.clone(),
+            rules,
+            clean: run.is_some_and(|run| run.closed && !run.cut),
+            cut: cut.or(unsound),
+            rewritten_bytes,
+        };
+        Ok((log, report))
     }
 }
 
@@ -261,7 +321,11 @@ fn create<D: Disk>(disk: &mut D, config: &LogConfig, purpose: Purpose) -> Result
         link: first_link(config.log_id_if_new),
         synced_frame: 0,
         log_time: Nanos(0),
-        opening: Opening { boot_id: disk.boot_id(), durability: Durability::Disk },
+        opening: Opening {
+            boot_id: disk.boot_id(),
+            durability: Durability::Disk,
+            rules: config.rules,
+        },
         ended: Vec::new(),
     };
     disk.prepare(TEMPORARY, config.segment_bytes)?;

@@ -40,7 +40,7 @@ use weir_types::{Durability, Epoch, PartitionId, Position};
 use crate::error::LogError;
 use crate::frame::{Fault, FrameKind};
 use crate::plant::{self, Plant};
-use crate::segment::{EpochEnd, SegmentKind};
+use crate::segment::{EpochEnd, RulesSince, SegmentKind};
 
 mod scan;
 
@@ -70,6 +70,8 @@ pub struct Inspection {
     pub ended: Vec<EpochEnd>,
     /// The durability level of the last run.
     pub durability: Durability,
+    /// The versions of the rules by which the entries were executed, oldest first.
+    pub rules: Vec<RulesSince>,
     /// True when the last frame is a closing mark.
     pub clean: bool,
     /// The torn tail that opening the log would cut off: file, offset, and the number of bytes to
@@ -100,6 +102,7 @@ pub fn inspect<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Inspec
         epoch: found.head.epoch,
         ended: found.head.ended.clone(),
         durability: found.opening.durability,
+        rules: found.rules,
         clean: found.broken.is_none() && found.last_kind == Some(FrameKind::Close),
         torn_at,
     }))
@@ -152,6 +155,8 @@ pub struct RecoveryReport {
     pub new_epoch: Option<EpochReason>,
     /// The ended epochs, each with its last valid position.
     pub ended: Vec<EpochEnd>,
+    /// The versions of the rules by which the entries were executed, oldest first.
+    pub rules: Vec<RulesSince>,
     /// True when the last run ended with a closing mark.
     pub clean: bool,
     /// The tail that was cut off.

@@ -12,7 +12,7 @@ use weir_types::{Epoch, Nanos, Position};
 use crate::error::LogError;
 use crate::frame::{Decoded, FRAME_HEADER, Fault, FrameHeader, FrameKind, decode_frame};
 use crate::segment::{
-    EPOCH_MAX, EPOCHS_MAX, EpochEnd, FORMAT_VERSION, HeaderFault, NUMBER_MAX, Opening,
+    EPOCH_MAX, EPOCHS_MAX, EpochEnd, FORMAT_VERSION, HeaderFault, NUMBER_MAX, Opening, RulesSince,
     SEGMENT_HEADER, SegmentHeader, SegmentKind,
 };
 
@@ -127,6 +127,8 @@ pub(crate) struct Scan {
     pub(crate) broken: Option<Break>,
     pub(crate) last_kind: Option<FrameKind>,
     pub(crate) opening: Opening,
+    /// The versions of rules, by the first position of each, oldest first.
+    pub(crate) rules: Vec<RulesSince>,
     /// Frames above `synced_frame`: number, segment index and offset, oldest first.
     pub(crate) unproven: VecDeque<(u64, usize, u64)>,
 }
@@ -140,6 +142,7 @@ impl Scan {
             broken: None,
             last_kind: None,
             opening: header.opening,
+            rules: vec![RulesSince { from: header.first_position, rules: header.opening.rules }],
             unproven: VecDeque::new(),
         }
     }
@@ -214,11 +217,26 @@ impl Scan {
         self.believe_synced(frame.synced_frame);
         self.last_kind = Some(frame.kind);
         self.unproven.push_back((frame.frame, self.segments.len(), at));
-        if let (FrameKind::Open, Some(boot_id)) = (frame.kind, body.first_chunk::<16>()) {
-            self.opening = Opening { boot_id: *boot_id, durability: frame.durability };
+        if frame.kind == FrameKind::Open
+            && let Some(opening) = Opening::of_body(body, frame.durability)
+        {
+            self.opening = opening;
+            self.go_on_by(opening.rules);
         }
         while self.unproven.front().is_some_and(|(n, ..)| *n <= self.synced_frame) {
             self.unproven.pop_front();
+        }
+    }
+
+    /// Notes the version of rules of the entries from here on.
+    fn go_on_by(&mut self, rules: u32) {
+        let from = self.head.position_next;
+        // A run that executed nothing leaves no trace.
+        if self.rules.last().is_some_and(|last| last.from == from) {
+            self.rules.pop();
+        }
+        if self.rules.last().is_none_or(|last| last.rules != rules) {
+            self.rules.push(RulesSince { from, rules });
         }
     }
 

@@ -15,7 +15,7 @@ use crate::segment::{HeaderFault, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 const ENTRY: usize = 1024;
 const FRAME: u64 = (FRAME_HEADER + 8 + ENTRY) as u64;
 /// The size of the opening mark, the first frame of a new log.
-const OPEN: u64 = (FRAME_HEADER + 16) as u64;
+const OPEN: u64 = (FRAME_HEADER + 24) as u64;
 
 fn config(durability: Durability) -> LogConfig {
     let mut config = LogConfig::new(PartitionId(4), 99);

@@ -3,6 +3,7 @@
 //! [`Views`], and [`Builder::start`] starts the threads.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,9 +21,10 @@ use weir_orderstate::replica::ReplicaAgent;
 use weir_orderstate::router::Reload;
 use weir_orderstate::stores::snapshots::SnapshotWriter;
 use weir_partition::control_import::{ControlImporter, ImportingPartition};
+use weir_partition::dirs::partition_dir;
 use weir_partition::formats::refuse_newer;
 use weir_partition::handoff::{SourcePort, gateway_to_partition};
-use weir_partition::recovery::{RecoveredPartition, recover};
+use weir_partition::recovery::{RecoveredPartition, find_in_directory};
 use weir_probe::Drain;
 use weir_runtime::{Agent, Runner};
 use weir_subscribe::SubscriptionsAgent;
@@ -109,11 +111,16 @@ fn recover_all(
     partitions: &[PartitionId],
     wake_fd: &WakeFd,
 ) -> anyhow::Result<(Vec<RecoveredPartition>, Vec<Recovery>)> {
-    let (mut recovered, mut recoveries) = (Vec::new(), Vec::new());
+    let (mut found, mut recovered, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
+    // All are looked at before the first is changed: a refusal leaves the files as they are.
     for id in partitions {
         let begun = Instant::now();
-        let one = recover(&config.recovery(), *id, wake_fd)?;
-        recoveries.push(Recovery::of(&one, begun.elapsed()));
+        found.push((find_in_directory(&config.recovery(), *id, wake_fd)?, begun.elapsed()));
+    }
+    for (one, before) in found {
+        let begun = Instant::now();
+        let one = one.recover()?;
+        recoveries.push(Recovery::of(&one, before + begun.elapsed()));
         recovered.push(one);
     }
     check_imports(&recovered)?;
@@ -198,7 +205,9 @@ impl<'a> Builder<'a> {
     }
 
     /// Starts the threads of the node with a role's views.
-    pub(super) fn start(self, mut views: Views) -> anyhow::Result<Node> {
+    pub(super) fn start(mut self, mut views: Views) -> anyhow::Result<Node> {
+        // Only now, when all views are there: a start that fails before leaves no epoch behind.
+        self.recovered.iter_mut().try_for_each(RecoveredPartition::begin_wanted_epoch)?;
         let Builder { mut parts, mut probes, mut notes, web, .. } = self;
         let (config, tls) = (parts.config, parts.tls.clone());
         let figures = self.recovered.iter().map(|one| parts.figures(one)).collect();
@@ -296,9 +305,18 @@ fn open_door(config: &Config) -> anyhow::Result<Option<Arc<TlsDoor>>> {
     Ok(door.map(Arc::new))
 }
 
-/// Creates the node's directory if needed; refuses one that a newer program wrote.
+/// Creates the node's directory and those of its partitions, if needed; refuses one that a newer
+/// program wrote.
+///
+/// The control partition's directory is the last: a first start that is killed must not leave the
+/// directory of a node without a trading partition.
 fn prepare_dir(config: &Config, partitions: &[PartitionId]) -> anyhow::Result<()> {
-    weir_io::durable::create_dir(&config.dir)
-        .with_context(|| format!("cannot make {}", config.dir.display()))?;
-    refuse_newer(&config.dir, partitions)
+    let create = |dir: &Path| {
+        let made = weir_io::durable::create_dir(dir);
+        made.with_context(|| format!("cannot make {}", dir.display()))
+    };
+    create(&config.dir)?;
+    refuse_newer(&config.dir, partitions)?;
+    let mut dirs = partitions.iter().rev().map(|id| config.dir.join(partition_dir(*id)));
+    dirs.try_for_each(|dir| create(&dir))
 }

@@ -104,16 +104,16 @@ impl Builder<'_> {
     }
 }
 
-/// Returns the beginning of an order store with the engine's state, in a new epoch of the log. The
-/// end of the epoch before is kept first: an archive needs it at later starts, when the events
-/// around it may be gone.
+/// Returns the beginning of an order store with the engine's state, and asks for an epoch of the
+/// log, which begins when the start has succeeded. The end of the epoch before is kept first: an
+/// archive needs it at later starts, when the events around it may be gone.
 fn begin_with_engine(
     past_ends: PathBuf,
     trading: &mut RecoveredPartition,
 ) -> Box<dyn FnMut() -> anyhow::Result<EngineState> + '_> {
     Box::new(move || {
         ends::add_end(trading.epoch, log_end(trading), &past_ends)?;
-        trading.begin_epoch()?;
+        trading.want_epoch();
         Ok(engine_state(trading))
     })
 }

@@ -232,8 +232,8 @@ impl<D: Disk> ColdAgent<D> {
         self.log_time = LogTime::after(log_time);
     }
 
-    /// Opens an outside source's archive over a disk. All its files are removed if one has an epoch
-    /// after the recovered store's, or if the source survives no restart.
+    /// Opens an outside source's archive over a disk. All its files are removed if the source
+    /// survives no restart, and set aside if one has an epoch after the recovered store's.
     ///
     /// # Errors
     /// The same as those of [`ColdAgent::over`].
@@ -245,9 +245,17 @@ impl<D: Disk> ColdAgent<D> {
     ) -> Result<(ColdPort, ColdAgent<D>), ColdError> {
         let ColdConfig { source, epoch, .. } = parts.config;
         let known = survives.then_some(epoch);
-        let removed = weir_cold::remove_unknown(&mut disk, source, known)?;
-        if removed > 0 {
-            notes.push(format!("source {source}: cold order state begins anew"));
+        let files = weir_cold::set_aside_unknown(&mut disk, source, known)?;
+        if files > 0 {
+            let aside = match known {
+                Some(epoch) => format!(
+                    ": {files} files have a later epoch than {epoch}, that of its store, or stand \
+                     beside one that has; they end in {} now, and can be removed",
+                    weir_cold::ASIDE_SUFFIX
+                ),
+                None => String::new(),
+            };
+            notes.push(format!("source {source}: cold order state begins anew{aside}"));
         }
         ColdAgent::over(disk, parts, notes)
     }
@@ -473,6 +481,12 @@ impl<D: Disk> ColdAgent<D> {
 fn note(report: &OpenReport, figures: &ColdFigures, notes: &mut Vec<String>) {
     figures.counters.damaged.fetch_add(report.damaged.len() as u64, Ordering::Relaxed);
     notes.extend(report.damaged.iter().map(|error| format!("cold order state: {error}")));
+    notes.extend(report.unknown.iter().map(|file| {
+        format!(
+            "cold order state: {file} is not served: the end of its epoch is not known. It stays, \
+             and can be removed"
+        )
+    }));
     let unreachable = report.unreachable.iter();
     notes.extend(unreachable.map(|file| {
         format!("cold order state: {file} is not served: a file between it and the rest is missing")

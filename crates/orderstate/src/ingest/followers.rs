@@ -25,6 +25,13 @@ const IDLE_WAIT: u64 = 250_000_000;
 /// The time in nanoseconds after which a snapshot ends whose replica asks for no more of it: one is
 /// under way at a time, and the store's own to the disk wait for it too.
 const SNAPSHOT_WAIT: u64 = 30_000_000_000;
+/// The time in nanoseconds that a snapshot may take for each of its pieces beyond that: 1 MB/s. A
+/// replica that asks for a piece now and then would hold it for ever, and with it the store's own
+/// snapshots, and the log or the events behind them.
+const PIECE_TIME: u64 = 40_000_000;
+/// The time in nanoseconds for which replicas leave the first turn to the store's own snapshot, if
+/// that is due when a replica's ends.
+const OWN_TURN: u64 = 10_000_000_000;
 /// The maximum number of waiting replicas; more than any sensible set-up has.
 const FOLLOWERS_MAX: usize = 64;
 
@@ -70,14 +77,17 @@ struct UnderWay {
     chunk_no: u32,
     /// The first piece: the stream's state.
     state: Option<Vec<u8>>,
-    /// The time of the newest piece.
+    /// The time of the first piece, and of the newest.
+    begun_at: Nanos,
     given_at: Nanos,
 }
 
 impl UnderWay {
-    /// Returns the time from which it ends without another request.
+    /// Returns the time from which it ends: without another request, or because its replica takes
+    /// it too slowly.
     fn ends_at(&self) -> Nanos {
-        Nanos(self.given_at.0 + SNAPSHOT_WAIT)
+        let in_all = self.begun_at.0 + u64::from(self.chunk_no) * PIECE_TIME;
+        Nanos(self.given_at.0.min(in_all) + SNAPSHOT_WAIT)
     }
 }
 
@@ -87,6 +97,8 @@ pub struct Followers {
     history: History,
     waiting: Vec<WaitingReplica>,
     snapshot: Option<UnderWay>,
+    /// The time at which the last snapshot ended.
+    ended_at: Option<Nanos>,
     /// The number of snapshots sent.
     pub snapshots: u64,
 }
@@ -103,6 +115,8 @@ pub struct FollowedState<'a> {
     pub taken: Position,
     /// The newest entry that may be sent.
     pub committed: Position,
+    /// True when the store's own snapshot to the disk is due.
+    pub is_own_snapshot_due: bool,
     /// The time of the duty cycle.
     pub now: Nanos,
     /// The wall clock.
@@ -150,7 +164,7 @@ impl Followers {
     /// Returns an empty set of followers.
     #[must_use]
     pub fn new(history: History) -> Followers {
-        Followers { history, waiting: Vec::new(), snapshot: None, snapshots: 0 }
+        Followers { history, waiting: Vec::new(), snapshot: None, ended_at: None, snapshots: 0 }
     }
 
     /// Sets the history of positions from now on; a snapshot of the previous one is cancelled.
@@ -181,8 +195,9 @@ impl Followers {
     /// Removes a closed connection.
     pub fn close(&mut self, connection: u64, store: &mut OrderStore) {
         self.waiting.retain(|other| other.connection != connection);
-        if self.snapshot.as_ref().is_some_and(|under_way| under_way.connection == connection) {
-            self.snapshot = None;
+        let of_it = |under_way: &mut UnderWay| under_way.connection == connection;
+        if let Some(under_way) = self.snapshot.take_if(of_it) {
+            self.ended_at = Some(under_way.given_at);
             store.cancel_snapshot();
         }
     }
@@ -195,14 +210,16 @@ impl Followers {
         self.waiting.iter().map(WaitingReplica::late_from).chain(snapshot).min()
     }
 
-    /// Cancels a snapshot whose replica asks for no more of it.
+    /// Cancels a snapshot whose replica asks for no more of it, or takes it too slowly.
     fn end_abandoned(&mut self, store: &mut OrderStore, now: Nanos) {
         let Some(under_way) = self.snapshot.take_if(|under_way| now >= under_way.ends_at()) else {
             return;
         };
         store.cancel_snapshot();
+        self.ended_at = Some(now);
         let (source, connection) = (store.source(), under_way.connection);
-        tracing::warn!(%source, connection, "a replica asks for no more of its snapshot: it ends");
+        let pieces = under_way.chunk_no;
+        tracing::warn!(%source, connection, pieces, "a snapshot ends: its replica is too slow");
     }
 
     /// Returns the next available answer.
@@ -291,6 +308,11 @@ impl Followers {
             self.snapshot = None;
             from.store.cancel_snapshot();
         }
+        let is_own_turn = from.is_own_snapshot_due
+            && self.ended_at.is_some_and(|ended| from.now.since(ended).0 < OWN_TURN);
+        if is_own_turn {
+            return false;
+        }
         let is_committed = from.committed == from.taken;
         if from.store.is_snapshot_under_way() || !is_committed || from.stream.is_sweeping() {
             return false;
@@ -300,8 +322,9 @@ impl Followers {
         from.stream.put_state(&mut state);
         let position = from.committed;
         let state = Some(state);
+        let (begun_at, given_at) = (from.now, from.now);
         self.snapshot =
-            Some(UnderWay { connection, position, chunk_no: 0, state, given_at: from.now });
+            Some(UnderWay { connection, position, chunk_no: 0, state, begun_at, given_at });
         self.snapshots += 1;
         self.put_chunk(follow, from, out)
     }
@@ -343,6 +366,7 @@ impl Followers {
         under_way.given_at = from.now;
         if is_last {
             self.snapshot = None;
+            self.ended_at = Some(from.now);
         }
         true
     }
@@ -360,6 +384,7 @@ mod tests {
     use weir_types::SessionId;
 
     use super::*;
+    use crate::agent::tests::accepted;
     use crate::stores::WINDOW;
 
     #[test]
@@ -385,6 +410,7 @@ mod tests {
                 entries: Entries::Kept(&tail),
                 taken: Position(0),
                 committed: Position(0),
+                is_own_snapshot_due: false,
                 now: Nanos(1),
                 wall: Nanos(0),
             };
@@ -420,6 +446,7 @@ mod tests {
                 entries: Entries::Kept(&tail),
                 taken: Position(0),
                 committed: Position(0),
+                is_own_snapshot_due: false,
                 now: Nanos(now),
                 wall: Nanos(0),
             };
@@ -436,6 +463,60 @@ mod tests {
         // The slow one asks on, and gets another one when it can.
         let late = FollowSource { history_high: 7, history_low: 1, chunk_no: 1, ..ask };
         assert!(!answered(10, late, begun.0 + 1).0);
+    }
+
+    /// A replica that asks for each piece shortly before its time is over.
+    #[test]
+    fn a_replica_that_takes_its_snapshot_slowly_loses_it_and_the_stores_own_comes_first() {
+        let source = PartitionId(1);
+        let mut store = OrderStore::new(StoreConfig::new(source, Epoch(1)));
+        for number in 1..=5_000 {
+            let _ = store.ingest(&accepted(number)).unwrap();
+        }
+        let stream = SourceStream::new(source, WINDOW);
+        let tail = EntryTail::new(Position(0));
+        let mut followers = Followers::new(History { high: 7, low: 1 });
+        let first = FollowSource {
+            history_high: 0,
+            history_low: 0,
+            position: 0,
+            session_id: SessionId(2),
+            chunk_no: 0,
+            source_id: source,
+        };
+        let mut answered = |connection, chunk_no: u32, now: u64, is_own_snapshot_due| {
+            let (history_high, history_low) = if chunk_no > 0 { (7, 1) } else { (0, 0) };
+            let follow = FollowSource { history_high, history_low, chunk_no, ..first };
+            assert!(followers.ask(connection, follow, Nanos(now)));
+            let from = FollowedState {
+                store: &mut store,
+                stream: &stream,
+                entries: Entries::Kept(&tail),
+                taken: Position(0),
+                committed: Position(0),
+                is_own_snapshot_due,
+                now: Nanos(now),
+                wall: Nanos(0),
+            };
+            (followers.answer(from).is_some(), followers.snapshots)
+        };
+        assert_eq!(answered(10, 0, 1, false), (true, 1));
+        // At the pace that is allowed it goes on beyond the time for one piece.
+        let mut now = 1;
+        for chunk_no in 1..4 {
+            now += PIECE_TIME;
+            assert_eq!(answered(10, chunk_no, now, true), (true, 1), "piece {chunk_no}");
+        }
+        now += SNAPSHOT_WAIT - PIECE_TIME;
+        assert_eq!(answered(10, 4, now, true), (true, 1));
+        // And then too late by all of it, though each piece was asked for in time.
+        let ends = 1 + 5 * PIECE_TIME + SNAPSHOT_WAIT;
+        assert_eq!(answered(10, 5, ends - 1, true), (true, 1));
+        let ended = ends + PIECE_TIME;
+        assert!(!answered(10, 6, ended, true).0);
+        // The next replica waits for its turn, and not for ever.
+        assert_eq!(answered(11, 0, ended + OWN_TURN - 1, true).1, 1);
+        assert_eq!(answered(11, 0, ended + OWN_TURN, true), (true, 2));
     }
 
     #[test]

@@ -316,6 +316,7 @@ impl SourceStore {
     fn give(&mut self, now: Nanos, port: &mut IngestPort) -> usize {
         let (taken, committed) = (self.taken(), self.committed());
         let wall = self.desk.wall_at(now);
+        let is_own_snapshot_due = self.is_snapshot_due();
         let mut given = 0;
         while given < FOLLOWERS_A_CYCLE && port.answers.slots() > 0 {
             let (store, stream) = (self.desk.store_mut(), &self.stream);
@@ -323,7 +324,16 @@ impl SourceStore {
                 Some(own) => Entries::Events(own),
                 None => Entries::Kept(&self.tail),
             };
-            let from = FollowedState { store, stream, entries, taken, committed, now, wall };
+            let from = FollowedState {
+                store,
+                stream,
+                entries,
+                taken,
+                committed,
+                is_own_snapshot_due,
+                now,
+                wall,
+            };
             let Some(answer) = self.followers.answer(from) else { break };
             assert!(port.answers.push(answer).is_ok(), "room was found before");
             given += 1;
@@ -388,16 +398,23 @@ impl SourceStore {
         done + self.give(now, port)
     }
 
-    /// Begins a snapshot when enough is new in the log; returns true when one is under way.
-    pub(super) fn begin_snapshot(&mut self, port: &mut SnapshotPort) -> bool {
-        let is_due = match (&self.own, &self.journal) {
+    /// Returns true when enough is new in the log for a snapshot.
+    fn is_snapshot_due(&self) -> bool {
+        match (&self.own, &self.journal) {
             (Some(own), _) => own.bytes_since >= self.snapshot_every,
             (None, Some(journal)) => {
                 journal.bytes_since() >= self.snapshot_every && journal.has_room()
             }
             (None, None) => false,
-        };
-        if !is_due || port.pieces.slots() < 2 || self.desk.store().is_snapshot_under_way() {
+        }
+    }
+
+    /// Begins a snapshot when enough is new in the log; returns true when one is under way.
+    pub(super) fn begin_snapshot(&mut self, port: &mut SnapshotPort) -> bool {
+        if !self.is_snapshot_due()
+            || port.pieces.slots() < 2
+            || self.desk.store().is_snapshot_under_way()
+        {
             return false;
         }
         let mut state = Vec::new();

@@ -86,6 +86,7 @@ fn world(count: u32, every_commands: u64) -> World {
     let shadow = Shadow::new(ShadowParts {
         engine: Engine::new(EngineConfig::new(HERE)),
         event_count: 0,
+        snapshot: Position::NONE,
         events: event_log.unwrap().0,
         commands: Box::new(move || {
             openings.fetch_add(1, Ordering::Relaxed);
@@ -157,6 +158,50 @@ fn a_shadow_without_descriptors_says_so_and_goes_on_when_there_are_some() {
     world.run(now, 500_000_000);
     assert_eq!((world.figures.shadow_error(), world.events_in_files()), (None, 300));
     assert_eq!(world.figures.counters.event_in_files.load(Ordering::Relaxed), 300);
+}
+
+#[test]
+fn a_snapshot_is_read_in_parts_before_older_ones_are_pruned() {
+    let mut world = world(300, 100);
+    let mut store = SnapshotStore::new(world.snapshots.clone(), LOG_ID, HERE);
+    for at in [10, 20, 30] {
+        store.write(Position(at), &vec![7; 5 << 20]).unwrap();
+    }
+    // The newest one comes first: the one before it is read, in five parts.
+    let (mut parts, mut now) = (0, 1);
+    while store.list().unwrap().len() != 2 {
+        let before = world.snapshots.counts().reads;
+        world.agent.do_work(Nanos(now));
+        let reads = world.snapshots.counts().reads - before;
+        assert!(reads <= 17, "{reads} blocks of 64 KiB in a cycle");
+        parts += u64::from(reads > 1);
+        now += 10_000_000;
+        assert!(parts <= 10, "{parts} parts");
+    }
+    assert_eq!(store.list().unwrap(), [Position(30), Position(300)]);
+    assert_eq!(parts, 5);
+    // And not again.
+    let before = world.snapshots.counts().reads;
+    world.run(now, 3 * RETENTION_INTERVAL);
+    assert_eq!(world.snapshots.counts().reads, before);
+}
+
+#[test]
+fn a_shadow_that_is_stopped_leaves_a_snapshot_at_the_end_of_the_log() {
+    let mut world = world(1_300, 1_000);
+    let positions =
+        |world: &World| SnapshotStore::new(world.snapshots.clone(), LOG_ID, HERE).list().unwrap();
+    world.figures.counters.position.store(1_100, Ordering::Relaxed);
+    let now = world.run(1, 500_000_000);
+    world.figures.counters.position.store(1_300, Ordering::Relaxed);
+    while !world.agent.stop(Nanos(now)) {}
+    assert_eq!(positions(&world), [Position(1_024), Position(1_300)]);
+    assert_eq!(world.events_in_files(), 1_300);
+    // Without room on its disk the partition stops before all is in files.
+    let mut world = self::world(300, 1_000);
+    world.figures.counters.position.store(400, Ordering::Relaxed);
+    assert!(world.agent.stop(Nanos(1)));
+    assert_eq!(positions(&world), []);
 }
 
 #[test]

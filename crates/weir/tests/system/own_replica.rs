@@ -475,3 +475,28 @@ fn a_replica_of_another_number_equals_its_master_and_does_not_trade_when_the_num
     assert!(said.contains("[[partition]]") && said.contains("partition 1"), "{said}");
     assert!(!home.data().join("partition-1").exists(), "nothing was begun");
 }
+
+#[test]
+fn a_first_start_with_a_followed_source_that_was_killed_begins_again() {
+    let (market, listen) = Market::open("os", "[[partition]]\nid = 7\n");
+    let (home, replica) = replica_of_partition(7, listen, &market.home, "[[partition]]\nid = 7\n");
+    drop(replica);
+    // As partition 1 it trades beside the source that it follows; the start ends at the control
+    // partition's directory.
+    let config = std::fs::read_to_string(home.path("weir.toml")).unwrap();
+    let own = config.replace("[[partition]]\nid = 7\n", "");
+    std::fs::write(home.path("weir.toml"), own).unwrap();
+    let token_key = std::fs::read(home.data().join("token.key")).unwrap();
+    std::fs::remove_dir_all(home.data()).unwrap();
+    std::fs::create_dir(home.data()).unwrap();
+    std::fs::write(home.data().join("token.key"), token_key).unwrap();
+    let control = home.data().join("control");
+    std::os::unix::fs::symlink("nowhere", &control).unwrap();
+    let said = String::from_utf8(home.fail_to_start().stderr).unwrap();
+    assert!(said.contains("control"), "{said}");
+    // What a kill leaves behind the creation of that directory.
+    std::fs::remove_file(&control).unwrap();
+    std::fs::create_dir(&control).unwrap();
+    let node = home.start();
+    assert!(node.terminate().success());
+}

@@ -1,11 +1,15 @@
 //! SIGTERM and the clean start after it: no answered request is missing, and no log is cut.
 
+use std::path::PathBuf;
+
 use weir_client::session::{SessionConfig, SessionEvent};
 use weir_client::{Admin, ClientError};
-use weir_io::ThreadDisk;
+use weir_engine::RULES_VERSION;
+use weir_io::{Disk, ThreadDisk};
 use weir_log::snapshot::SnapshotStore;
-use weir_log::{LogReader, SegmentKind};
-use weir_types::{EventNo, OrdStatus, PartitionId, Position, Reason, SessionId};
+use weir_log::{Append, EmbeddedLog, LogConfig, LogReader, Push, SegmentKind, SequencedLog};
+use weir_types::{EventNo, Nanos, OrdStatus, PartitionId, Position, Reason, SessionId};
+use weir_wire::Command;
 use weir_wire::event::OrderEvent;
 
 use crate::support::trader::Trader;
@@ -201,12 +205,88 @@ fn an_older_engines_snapshot_is_passed_over_and_a_newer_ones_is_refused_as_such(
     assert_eq!(row["digest"], verified["digest"], "the log says it all again");
     assert!(node.terminate().success());
 
-    change_snapshot_version(&home, |version| version + 2);
+    // The stop left one of this version, at the end of the log.
+    let at = change_snapshot_version(&home, |version| version + 1);
     let output = home.fail_to_start();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains(&format!("snapshot at position {at}")), "{said}");
     let newer = weir_engine::Engine::SNAPSHOT_VERSION + 1;
     assert!(said.contains(&format!("version {newer}")), "{said}");
+}
+
+/// The files of a node's partitions, with their bytes.
+fn partition_files(home: &Home) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for partition in ["control", "partition-1"] {
+        for dir in ["commands", "events", "snapshots"] {
+            for entry in std::fs::read_dir(home.data().join(partition).join(dir)).unwrap() {
+                let path = entry.unwrap().path();
+                files.push((path.clone(), std::fs::read(path).unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Appends a command to a stopped node's log as a program with other rules, which is then killed.
+fn append_by_other_rules(home: &Home) -> Position {
+    let disk = ThreadDisk::open(&home.data().join("partition-1").join("commands"), None).unwrap();
+    let config = LogConfig { rules: RULES_VERSION + 1, ..LogConfig::new(TRADING, 0) };
+    let (mut log, _) = EmbeddedLog::open(config, disk).unwrap();
+    let (mut batch, mut entry) = (log.new_batch(), Vec::new());
+    Command::Tick.encode(&mut entry);
+    assert_eq!(batch.push(&entry), Push::Taken);
+    let time = Nanos(log.last_log_time().0 + 1);
+    let Append::At { first } = log.append(log.epoch(), time, &batch) else { panic!("taken") };
+    log.flush_blocking().unwrap();
+    first
+}
+
+#[test]
+fn a_log_that_other_rules_executed_is_refused_and_a_stop_in_order_leaves_nothing_to_execute() {
+    let home = Home::new("os");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    alice.ask_for_report(ALICE.sell(1, 500, 1));
+    drop(alice);
+    assert!(node.terminate().success());
+    let newest = |partition: &str| {
+        let disk = ThreadDisk::open(&home.data().join(partition).join("snapshots"), None);
+        let names = disk.unwrap().list().unwrap().into_iter();
+        let snapshots = names.filter_map(|name| name.strip_suffix(".wsnap")?.parse().ok());
+        snapshots.max().unwrap_or(0_u64)
+    };
+    for (partition, id) in [("control", PartitionId::NONE), ("partition-1", TRADING)] {
+        let verified = home.verify(id);
+        assert_eq!(verified["position"], newest(partition), "{partition}");
+        assert_eq!(verified["snapshots"], 1, "{partition}");
+    }
+    let at = newest("partition-1");
+    let last = append_by_other_rules(&home);
+    assert_eq!(last, Position(at + 1));
+    let before = partition_files(&home);
+    let output = home.fail_to_start();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (found, own) = (RULES_VERSION + 1, RULES_VERSION);
+    for part in [
+        format!("up to position {last} were executed by version {found} of the engine's rules"),
+        format!("this program has version {own}"),
+        format!("the newest snapshot that can be used is of position {at}"),
+    ] {
+        assert!(said.contains(&part), "{said}");
+    }
+    assert!(partition_files(&home) == before, "a refused start changes no file");
+    let shown = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["log".into(), "inspect".into(), "--dir".into(), home.data()])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains(&format!("rules {own}, from {last} on {found}")), "{shown}");
+    let verified = home.try_verify(TRADING);
+    let said = String::from_utf8_lossy(&verified.stderr).into_owned();
+    assert!(!verified.status.success() && said.contains("verify them with the program"), "{said}");
 }
 
 #[test]
