@@ -17,6 +17,7 @@
 
 mod account;
 mod admin;
+mod agenda;
 mod ahead;
 mod book;
 mod bust;
