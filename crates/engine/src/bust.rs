@@ -2,10 +2,10 @@
 //!
 //! Match numbers have no gaps, so a trade's age is its distance from the newest in the ring.
 
-use weir_types::{ClOrdId, EventNo, MatchId, OrderId, Price, Qty, Reason, Rec, Side};
+use weir_types::{ClOrdId, EventNo, InstrumentId, MatchId, OrderId, Price, Qty, Reason, Rec, Side};
 use weir_wire::event::TradeBusted;
 use weir_wire::reference::BustTrade;
-use weir_wire::{Event, PlainEvent};
+use weir_wire::{Command, Event, PlainEvent, Request};
 
 use crate::account::lots;
 use crate::config::{EventSink, POSITION_LIMIT};
@@ -108,6 +108,14 @@ impl Engine {
             }
             Err(reason) => self.reject(asker, NamedIds::NOTHING, reason, out),
         }
+    }
+
+    /// Returns the instrument of the trade that a command would bust.
+    pub(crate) fn instrument_of_bust(&self, command: &Command) -> Option<InstrumentId> {
+        let Command::Request(Request::BustTrade(m)) = command else { return None };
+        let trade = &self.trades.rows[self.trades.place(m.match_id, self.match_id)?];
+        let instrument = &self.instruments[trade.instrument];
+        (!trade.is_busted).then_some(instrument.definition.instrument_id)
     }
 
     fn check_bust(&self, asker: Requester, m: &BustTrade) -> Result<Trade, Reason> {

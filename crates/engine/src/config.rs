@@ -49,10 +49,16 @@ pub struct EngineConfig {
     /// The maximum number of live orders of a firm's sessions where its definition has none.
     pub orders_per_firm_max: u32,
     /// The most orders that a command ends for a mass cancel or a lost session, from 1: the rest
-    /// ends by ticks, as many by each.
+    /// ends by ticks.
     pub sweep_ends_max: u32,
-    /// The most orders and sessions that a command looks at for them, from 1.
+    /// The most orders and sessions that a command looks at for them, from 1; a tick looks at so
+    /// many in proportion.
     pub sweep_visits_max: u32,
+    /// The changes of orders, from 1, behind which a tick fires no other timer, and the most orders
+    /// that it ends for mass cancels and lost sessions. Timers before another command have the same
+    /// bound. A partition adds one tick after the other while something is left; others' commands
+    /// come in between.
+    pub tick_changes_max: u32,
     /// The maximum number of mass cancels in progress, operators' not counted; a session has at
     /// most one.
     pub sweeps_max: u32,
@@ -104,6 +110,7 @@ impl EngineConfig {
             orders_per_firm_max: ORDERS_MAX / 4,
             sweep_ends_max: 512,
             sweep_visits_max: 4_096,
+            tick_changes_max: 32,
             sweeps_max: 64,
             accounts_max: 1 << 20,
             sessions_max: 1 << 14,
@@ -127,6 +134,7 @@ impl EngineConfig {
         assert!((1..1 << 24).contains(&self.orders_max), "orders_max is out of range");
         assert!(self.sweep_ends_max > 0, "sweep_ends_max is zero");
         assert!(self.sweep_visits_max > 0, "sweep_visits_max is zero");
+        assert!(self.tick_changes_max > 0, "tick_changes_max is zero");
         assert!((1..=1 << 24).contains(&self.accounts_max), "accounts_max is out of range");
         assert!((1..=1 << 20).contains(&self.sessions_max), "sessions_max is out of range");
         assert!((1..=1 << 20).contains(&self.firms_max), "firms_max is out of range");

@@ -249,7 +249,7 @@ impl Engine {
                 self.import(*control_position, definition, out);
             }
             // Due timers have fired above.
-            Command::Tick => self.continue_sweep(out),
+            Command::Tick => self.continue_sweeps(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
             Command::SessionChoice(choice) => self.session_choice(choice),
         }

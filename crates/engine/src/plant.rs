@@ -61,6 +61,8 @@ weir_plant::plants! {
         SweepTakesNewer,
         /// Ticks continue the sweeps in another order than in turn.
         NewestSweepFirst,
+        /// Sweeps go on while timers are due.
+        SweepBeforeTimers,
         /// A session lost again during its sweep keeps the orders entered in between.
         SecondLossIgnored,
         /// A snapshot omits the number of orders that a sweep has ended.

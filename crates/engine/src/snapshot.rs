@@ -466,14 +466,15 @@ impl Engine {
 
     fn write_timers(&self, w: &mut Writer<'_>) {
         let forgets_ends = plant::is(Plant::SnapshotForgetsCallEnd);
-        let call_ends = if forgets_ends { &[] } else { self.timers.call_ends() };
-        w.count(call_ends.len());
-        for (end, instrument_id) in call_ends {
+        let call_ends = self.timers.call_ends();
+        let count = if forgets_ends { 0 } else { call_ends.len() };
+        w.count(count);
+        for (end, instrument_id, ()) in call_ends.latest_first().take(count) {
             w.u64(end.0);
             w.u32(instrument_id.0);
         }
         w.count(self.timers.schedule().len());
-        for (at, instrument_id, phase) in self.timers.schedule() {
+        for (at, instrument_id, phase) in self.timers.schedule().latest_first() {
             w.u64(at.0);
             w.u32(instrument_id.0);
             w.u8(phase.code());

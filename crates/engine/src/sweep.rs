@@ -1,17 +1,22 @@
 //! Sweeps: mass cancels, and cancels of lost sessions, in bounded steps.
 //!
-//! The command takes the first step; while something remains, each `Tick` takes one step of one
-//! sweep, in turn. Orders end by session in order of definition, and within a session by `rec`.
-//! Orders entered after the command are not touched.
+//! The command takes the first step; while something remains, each `Tick` takes a smaller one of
+//! the sweep whose turn it is, and if that one is over before the tick's bound, of the next too.
+//! Orders end by session in order of definition, and within a session by `rec`. Orders entered
+//! after the command are not touched.
 //!
 //! | a step ends | when |
 //! | --- | --- |
 //! | the sweep | no session and no order remains in its scope |
-//! | this command's part | `sweep_ends_max` orders ended, or `sweep_visits_max` visits were made |
+//! | the command's part | `sweep_ends_max` orders ended, or `sweep_visits_max` visits were made |
+//! | a tick's part | `tick_changes_max` orders ended, or so many visits in proportion |
 //!
 //! A visit is a session entered or an order looked at, ended or not. The loss of a session with
 //! orders takes no first step while another loss is in progress: hundreds of sessions may be lost
 //! at once, and their commands come one behind the other.
+//!
+//! No sweep takes a step while a timer is due: an order that has to expire before the command's
+//! time expires, and an instrument that has to close before it is closed.
 //!
 //! INVARIANT: between commands a sweep's next order lives, belongs to the session at which the
 //! sweep is, and is not newer than its bound.
@@ -20,7 +25,7 @@ use weir_types::{ClOrdId, MassCancelScope, Phase, Reason, Rec, RequestNo, Role};
 use weir_wire::Message;
 use weir_wire::order_entry::MassCancel;
 
-use crate::config::EventSink;
+use crate::config::{EngineConfig, EventSink};
 use crate::digest::{SweepParts, sweep_word};
 use crate::emit::Requester;
 use crate::engine::Engine;
@@ -74,6 +79,35 @@ pub(crate) struct Sweep {
     pub(crate) ended_count: u64,
 }
 
+/// The part of sweeps that a command or a tick still takes.
+struct SweepPart {
+    ends_left: u32,
+    visits_left: u32,
+}
+
+impl SweepPart {
+    fn of_command(config: &EngineConfig) -> SweepPart {
+        SweepPart { ends_left: config.sweep_ends_max, visits_left: config.sweep_visits_max }
+    }
+
+    fn of_tick(config: &EngineConfig) -> SweepPart {
+        let visits_left = tick_visits_max(config);
+        SweepPart { ends_left: config.tick_changes_max, visits_left }
+    }
+
+    fn is_over(&self) -> bool {
+        self.ends_left == 0 || self.visits_left == 0
+    }
+}
+
+/// Returns the most visits of a tick, in the proportion of a command's to its ends. The look at a
+/// sweep whose turn it is counts as one: with two each tick gets on.
+pub(crate) fn tick_visits_max(config: &EngineConfig) -> u32 {
+    let [of_command, ends, of_tick] =
+        [config.sweep_visits_max, config.sweep_ends_max, config.tick_changes_max].map(u64::from);
+    u32::try_from(of_command * of_tick / ends).unwrap_or(u32::MAX).max(2)
+}
+
 impl Sweep {
     pub(crate) fn is_of_lost(&self) -> bool {
         self.request_no.is_none()
@@ -109,9 +143,10 @@ impl Engine {
         }
     }
 
-    /// Takes a sweep's first step, and files it when something remains.
+    /// Takes a sweep's first step, unless timers are due, and files it when something remains.
     pub(crate) fn begin_sweep<S: EventSink>(&mut self, mut sweep: Sweep, out: &mut S) {
-        let is_over = self.step_sweep(&mut sweep, out);
+        let mut part = SweepPart::of_command(&self.config);
+        let is_over = !self.sweeps_wait() && self.step_sweep(&mut sweep, &mut part, out);
         let (asker, is_asked) = (sweep_asker(&sweep), !sweep.is_of_lost());
         match (is_over, is_asked) {
             (true, true) => self.say_done(asker, sweep.cl_ord_id, sweep.ended_count, out),
@@ -147,7 +182,7 @@ impl Engine {
             next: NIL,
             ended_count: 0,
         };
-        let few = few_orders(self.config.sweep_ends_max);
+        let few = self.config.tick_changes_max;
         if self.sweeps.has_lost() && self.sessions[session].live.count() > few {
             self.sweeps.push_back(sweep);
         } else {
@@ -155,13 +190,22 @@ impl Engine {
         }
     }
 
-    /// Takes one step of the sweep whose turn it is: no sweep waits for another to end.
-    pub(crate) fn continue_sweep<S: EventSink>(&mut self, out: &mut S) {
+    /// Takes a tick's steps, each of the sweep whose turn it is: none waits for another to end, and
+    /// those with few orders left share a tick.
+    pub(crate) fn continue_sweeps<S: EventSink>(&mut self, out: &mut S) {
+        if self.sweeps_wait() {
+            return;
+        }
         if plant::is(Plant::NewestSweepFirst) {
             self.sweeps.reverse();
         }
-        if let Some(mut sweep) = self.sweeps.pop_front() {
-            let is_over = self.step_sweep(&mut sweep, out);
+        let mut part = SweepPart::of_tick(&self.config);
+        while !part.is_over()
+            && let Some(mut sweep) = self.sweeps.pop_front()
+        {
+            // A sweep that finds nothing is a look at it.
+            part.visits_left -= 1;
+            let is_over = self.step_sweep(&mut sweep, &mut part, out);
             if !is_over {
                 self.sweeps.push_back(sweep);
             } else if !sweep.is_of_lost() {
@@ -175,17 +219,27 @@ impl Engine {
         }
     }
 
+    /// Returns true while a timer is due, whose instrument's orders a sweep might reach.
+    fn sweeps_wait(&self) -> bool {
+        self.timers.is_due(self.time) && !plant::is(Plant::SweepBeforeTimers)
+    }
+
     /// Takes a step; returns true when nothing remains.
-    fn step_sweep<S: EventSink>(&mut self, sweep: &mut Sweep, out: &mut S) -> bool {
-        let (mut visit_count, mut end_count) = (0, 0);
-        while visit_count < self.config.sweep_visits_max && end_count < self.config.sweep_ends_max {
-            visit_count += 1;
+    fn step_sweep<S: EventSink>(
+        &mut self,
+        sweep: &mut Sweep,
+        part: &mut SweepPart,
+        out: &mut S,
+    ) -> bool {
+        while !part.is_over() {
             if sweep.next == NIL {
                 let Some(session) = self.session_to_enter(sweep) else { break };
+                part.visits_left -= 1;
                 sweep.at = session;
                 self.aim(sweep, self.sessions[session].first_order());
                 continue;
             }
+            part.visits_left -= 1;
             let slot = sweep.next;
             self.aim(sweep, self.orders[slot].session_next);
             if !self.is_swept(sweep, &self.orders[slot]) {
@@ -195,9 +249,9 @@ impl Engine {
             let reason = if sweep.is_of_lost() { Reason::SessionLost } else { Reason::MassCancel };
             let request_no = if is_own { sweep.request_no } else { RequestNo::NONE };
             self.cancel_resting(slot, reason, request_no, out);
-            end_count += 1;
+            part.ends_left -= 1;
+            sweep.ended_count += 1;
         }
-        sweep.ended_count += u64::from(end_count);
         sweep.next == NIL && self.session_to_enter(sweep).is_none()
     }
 
@@ -310,12 +364,6 @@ impl Engine {
 /// firm leaves room for the others.
 pub(crate) fn firm_sweeps_max(sweeps_max: usize) -> usize {
     (sweeps_max / 8).max(1)
-}
-
-/// Returns the number of orders up to which a lost session's end by its own command, although
-/// another loss is in progress: hundreds of sessions with an order each wait for no tick.
-pub(crate) fn few_orders(sweep_ends_max: u32) -> u32 {
-    (sweep_ends_max / 16).max(1)
 }
 
 fn sweep_asker(sweep: &Sweep) -> Requester {

@@ -3,12 +3,14 @@
 //!
 //! | before | due timers fire | at most |
 //! | --- | --- | --- |
-//! | a tick | in all instruments | until `sweep_ends_max` changes of orders are made |
-//! | another command | in all instruments | until a sixteenth of that is made |
-//! | | then in the command's instrument | all |
+//! | any command | in all instruments | until `tick_changes_max` orders have changed |
+//! | one of an instrument | then in that, a bust in that of the trade | all |
 //!
 //! So a command finds its own instrument as its time wants it, and timers of thousands of
-//! instruments that are due together hold up no command for long.
+//! instruments that are due together hold up no command for long. Sweeps, which reach orders of all
+//! instruments, wait until no timer is due.
+//!
+//! Ends of calls and scheduled phases are in agendas, by time and by instrument.
 //!
 //! Expiries are in heaps, one of all and one of each instrument. An order that ends otherwise
 //! leaves its entries there; such entries are skipped, and swept out when they are more than half.
@@ -23,6 +25,7 @@ use weir_types::{
 use weir_wire::Command;
 use weir_wire::reference::SchedulePhase;
 
+use crate::agenda::Agenda;
 use crate::config::{EventSink, SCHEDULE_MAX};
 use crate::digest::timer_word;
 use crate::emit::{Change, NamedIds, Requester};
@@ -79,10 +82,10 @@ pub(crate) struct Timers {
     expiries: Expiries,
     /// The same by instrument; none behind the last instrument that had one.
     expiries_of: Vec<Expiries>,
-    /// Ends of volatility calls, the next one last.
-    call_ends: Vec<(Nanos, InstrumentId)>,
-    /// Scheduled phases, the next one last.
-    schedule: Vec<(Nanos, InstrumentId, Phase)>,
+    /// Ends of volatility calls, at most one of an instrument.
+    call_ends: Agenda<()>,
+    /// Scheduled phases.
+    schedule: Agenda<Phase>,
 }
 
 /// The next due timer. Variants are in the order in which equal deadlines fire.
@@ -99,8 +102,8 @@ impl Default for Timers {
             earliest: Nanos(u64::MAX),
             expiries: Expiries::default(),
             expiries_of: Vec::new(),
-            call_ends: Vec::new(),
-            schedule: Vec::new(),
+            call_ends: Agenda::default(),
+            schedule: Agenda::default(),
         }
     }
 }
@@ -126,38 +129,31 @@ impl Timers {
 
     /// Sets the end of an instrument's volatility call; `None` if it does not end by itself.
     pub(crate) fn set_call_end(&mut self, instrument_id: InstrumentId, end: Option<Nanos>) {
-        self.call_ends.retain(|(_, id)| *id != instrument_id);
+        let before = self.call_ends.take_next_of(instrument_id);
         if let Some(end) = end {
-            let entry = (end, instrument_id);
-            let at = self.call_ends.partition_point(|other| *other > entry);
-            self.call_ends.insert(at, entry);
+            self.call_ends.put(end, instrument_id, ());
         }
-        self.find_earliest();
+        if before.is_some() || end.is_some() {
+            self.find_earliest();
+        }
     }
 
-    pub(crate) fn call_ends(&self) -> &[(Nanos, InstrumentId)] {
+    pub(crate) fn call_ends(&self) -> &Agenda<()> {
         &self.call_ends
     }
 
-    pub(crate) fn schedule(&self) -> &[(Nanos, InstrumentId, Phase)] {
+    pub(crate) fn schedule(&self) -> &Agenda<Phase> {
         &self.schedule
     }
 
     /// Schedules a change of phase, replacing one at the same time; returns false when there is no
     /// room.
     pub(crate) fn enter(&mut self, at: Nanos, instrument_id: InstrumentId, phase: Phase) -> bool {
-        let key = (at, instrument_id);
-        let place = self.schedule.partition_point(|(at, id, _)| (*at, *id) > key);
-        if let Some(entry) = self.schedule.get_mut(place)
-            && (entry.0, entry.1) == key
-        {
-            entry.2 = phase;
-            return true;
-        }
-        if self.schedule.len() == SCHEDULE_MAX {
+        let is_full = self.schedule.len() == SCHEDULE_MAX;
+        if is_full && !self.schedule.contains(at, instrument_id) {
             return false;
         }
-        self.schedule.insert(place, (at, instrument_id, phase));
+        self.schedule.put(at, instrument_id, phase);
         self.earliest = self.earliest.min(at);
         true
     }
@@ -165,7 +161,7 @@ impl Timers {
     /// Clears an instrument's schedule and returns the number of entries removed.
     fn clear(&mut self, instrument_id: InstrumentId) -> u64 {
         let before = self.schedule.len();
-        self.schedule.retain(|(_, id, _)| *id != instrument_id);
+        while self.schedule.take_next_of(instrument_id).is_some() {}
         self.find_earliest();
         (before - self.schedule.len()) as u64
     }
@@ -175,37 +171,37 @@ impl Timers {
     }
 
     fn next(&self) -> Option<(Nanos, Due)> {
-        let call_end = self.call_ends.last().map(|(at, id)| (*at, Due::CallEnd(*id)));
-        let scheduled =
-            self.schedule.last().map(|(at, id, phase)| (*at, Due::Scheduled(*id, *phase)));
+        let call_end = self.call_ends.next().map(|(at, id, ())| (at, Due::CallEnd(id)));
+        let scheduled = self.schedule.next().map(|(at, id, phase)| (at, Due::Scheduled(id, phase)));
         earliest_of([self.expiries.next(), call_end, scheduled])
     }
 
     /// Returns the next timer of an instrument that is due by `now`.
-    fn next_of(&self, slot: Slot, instrument_id: InstrumentId, now: Nanos) -> Option<Due> {
+    fn next_of(&self, slot: Slot, id: InstrumentId, now: Nanos) -> Option<Due> {
         let expiry = self.expiries_of.get(slot as usize).and_then(Expiries::next);
-        let call_end = self.call_ends.iter().find(|(_, id)| *id == instrument_id);
-        let mut due = self.schedule.iter().rev().take_while(|(at, _, _)| *at <= now);
-        let scheduled = due.find(|(_, id, _)| *id == instrument_id);
-        let next = earliest_of([
-            expiry,
-            call_end.map(|(at, id)| (*at, Due::CallEnd(*id))),
-            scheduled.map(|(at, id, phase)| (*at, Due::Scheduled(*id, *phase))),
-        ]);
+        let call_end = self.call_ends.next_of(id).map(|(at, ())| (at, Due::CallEnd(id)));
+        let scheduled = self.schedule.next_of(id);
+        let scheduled = scheduled.map(|(at, phase)| (at, Due::Scheduled(id, phase)));
+        let next = earliest_of([expiry, call_end, scheduled]);
         next.filter(|(at, _)| *at <= now).map(|(_, due)| due)
     }
 
     /// Removes the next scheduled phase of an instrument.
     fn take_scheduled(&mut self, instrument_id: InstrumentId) {
-        let place = self.schedule.iter().rposition(|(_, id, _)| *id == instrument_id);
-        self.schedule.remove(place.expect("it is due"));
+        let taken = self.schedule.take_next_of(instrument_id);
+        assert!(taken.is_some(), "it is due");
         self.find_earliest();
+    }
+
+    /// Returns true while a timer is due by `now`.
+    pub(crate) fn is_due(&self, now: Nanos) -> bool {
+        self.earliest <= now
     }
 
     /// Returns ends of calls and scheduled phases as one word, for the digest.
     pub(crate) fn word(&self) -> u64 {
-        let ends = self.call_ends.iter().map(|(at, id)| timer_word(*at, *id, None));
-        let changes = self.schedule.iter().map(|(at, id, to)| timer_word(*at, *id, Some(*to)));
+        let ends = self.call_ends.latest_first().map(|(at, id, ())| timer_word(at, id, None));
+        let changes = self.schedule.latest_first().map(|(at, id, to)| timer_word(at, id, Some(to)));
         ends.chain(changes).fold(0, u64::wrapping_add)
     }
 
@@ -223,25 +219,18 @@ fn earliest_of(due: [Option<(Nanos, Due)>; 3]) -> Option<(Nanos, Due)> {
     due.min()
 }
 
-/// Returns the number of changes of orders after which timers of other instruments than a
-/// command's wait for a tick.
-pub(crate) fn changes_max(command: &Command, sweep_ends_max: u32) -> u64 {
-    let max = if matches!(command, Command::Tick) { sweep_ends_max } else { sweep_ends_max / 16 };
-    u64::from(max.max(1))
-}
-
 impl Engine {
     /// Fires the due timers that come before a command.
     #[inline(always)]
     pub(crate) fn fire_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) {
-        if self.timers.earliest <= self.time {
+        if self.timers.is_due(self.time) {
             self.fire_due(command, out);
         }
     }
 
     #[cold]
     fn fire_due<S: EventSink>(&mut self, command: &Command, out: &mut S) {
-        let mut left = changes_max(command, self.config.sweep_ends_max);
+        let mut left = u64::from(self.config.tick_changes_max);
         while left > 0
             && let Some((at, due)) = self.timers.next()
             && at <= self.time
@@ -250,10 +239,11 @@ impl Engine {
             self.fire(due, out);
             left = left.saturating_sub((self.seq.0 - before.0).max(1));
         }
-        if self.timers.earliest > self.time {
+        if !self.timers.is_due(self.time) {
             return;
         }
-        let Some(instrument_id) = instrument_of(command) else { return };
+        let concerned = instrument_of(command).or_else(|| self.instrument_of_bust(command));
+        let Some(instrument_id) = concerned else { return };
         let Some(slot) = self.instruments.find(instrument_id.0) else { return };
         while let Some(due) = self.timers.next_of(slot, instrument_id, self.time) {
             self.fire(due, out);
@@ -326,7 +316,7 @@ mod tests {
         }
         assert!(!timers.enter(Nanos(1), InstrumentId(2), Phase::Closed));
         assert!(timers.enter(Nanos(1), InstrumentId(1), Phase::Halted));
-        assert!(timers.schedule.is_sorted_by(|a, b| (a.0, a.1) > (b.0, b.1)));
+        assert_eq!(timers.schedule.next_of(InstrumentId(1)), Some((Nanos(1), Phase::Halted)));
         assert_eq!(timers.clear(InstrumentId(0)), SCHEDULE_MAX as u64 / 2);
         assert_eq!(timers.next_deadline(), Some(Nanos(1)));
     }

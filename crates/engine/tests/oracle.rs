@@ -76,6 +76,7 @@ fn scripts_reach_every_rule_and_are_mostly_accepted() {
         orders_per_firm_max: 36,
         sweep_ends_max: 3,
         sweep_visits_max: 6,
+        tick_changes_max: 2,
         sweeps_max: 2,
         ..EngineConfig::new(PartitionId(1))
     };

@@ -39,39 +39,74 @@ struct RulesWant {
 }
 
 /// The results by version, oldest first: the last row is that of this engine.
-const WANTED: &[RulesWant] = &[RulesWant {
-    rules: 1,
-    scripts: [
-        Want {
-            seed: 1,
-            partition_id: PartitionId(1),
-            commands: 0x0360_9860_9698_7108,
-            digest: 0xcebc_fed3_db89_977e,
-            snapshot: 0xdd02_76a9_b4a3_2c4d,
-        },
-        Want {
-            seed: 2,
-            partition_id: PartitionId(1),
-            commands: 0x0a0a_cc08_c173_4979,
-            digest: 0x183e_e25f_b098_a494,
-            snapshot: 0x4e53_65f9_6957_6836,
-        },
-        Want {
-            seed: 3,
-            partition_id: PartitionId(1),
-            commands: 0xcf07_cbc2_9416_25a2,
-            digest: 0x4ace_9736_336b_42b6,
-            snapshot: 0x9fef_dcb6_94b6_3236,
-        },
-        Want {
-            seed: 4,
-            partition_id: PartitionId(0),
-            commands: 0x8a29_b2e0_e362_9ac3,
-            digest: 0x71df_024b_b921_7c58,
-            snapshot: 0x6f23_c202_3716_4875,
-        },
-    ],
-}];
+const WANTED: &[RulesWant] = &[
+    RulesWant {
+        rules: 1,
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0x0360_9860_9698_7108,
+                digest: 0xcebc_fed3_db89_977e,
+                snapshot: 0xdd02_76a9_b4a3_2c4d,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0x0a0a_cc08_c173_4979,
+                digest: 0x183e_e25f_b098_a494,
+                snapshot: 0x4e53_65f9_6957_6836,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0xcf07_cbc2_9416_25a2,
+                digest: 0x4ace_9736_336b_42b6,
+                snapshot: 0x9fef_dcb6_94b6_3236,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0x8a29_b2e0_e362_9ac3,
+                digest: 0x71df_024b_b921_7c58,
+                snapshot: 0x6f23_c202_3716_4875,
+            },
+        ],
+    },
+    RulesWant {
+        rules: 2,
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0xec42_7b14_68ae_cf36,
+                digest: 0x0f81_3639_74ac_8ab7,
+                snapshot: 0xc1a2_cb1d_427c_da7c,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0x3c86_b35f_e9b0_87ad,
+                digest: 0xa3b4_2c8b_9527_bb71,
+                snapshot: 0x30cc_1dc9_21ab_264c,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0xfca9_a0a5_5b6a_3b3b,
+                digest: 0xb8e7_2c44_8124_2865,
+                snapshot: 0x4b71_15a3_df45_f165,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0x8a29_b2e0_e362_9ac3,
+                digest: 0x71df_024b_b921_7c58,
+                snapshot: 0x6f23_c202_3716_4875,
+            },
+        ],
+    },
+];
 
 /// Returns the expected results of this engine.
 fn wanted() -> &'static [Want; 4] {
@@ -155,6 +190,7 @@ fn config(partition_id: PartitionId) -> EngineConfig {
         orders_per_firm_max: 36,
         sweep_ends_max: 3,
         sweep_visits_max: 6,
+        tick_changes_max: 2,
         sweeps_max: 2,
         accounts_max: 8,
         sessions_max: 8,

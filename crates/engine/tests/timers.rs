@@ -6,8 +6,9 @@ use support::steps::*;
 use support::*;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
-use weir_wire::order_entry::NewOrder;
-use weir_wire::{Command, Request};
+use weir_wire::order_entry::{MassCancel, NewOrder};
+use weir_wire::reference::SessionLost;
+use weir_wire::{Command, Event, Request};
 
 #[test]
 fn an_order_expires_before_the_command_that_comes_later() {
@@ -77,7 +78,7 @@ fn what_is_due_happens_by_deadline_then_kind_then_number() {
 /// Returns a desk with small steps and orders of two instruments that expire together: `a` to `e`
 /// and `r` and `s`. Their time has come.
 fn desk_of_due_orders() -> Desk {
-    let config = EngineConfig { sweep_ends_max: 3, ..EngineConfig::new(HERE) };
+    let config = EngineConfig { tick_changes_max: 1, ..EngineConfig::new(HERE) };
     let mut desk = Desk::with_config(config);
     desk.furnish();
     let (here, there) = (TULIP, ROSE);
@@ -91,13 +92,14 @@ fn desk_of_due_orders() -> Desk {
     desk
 }
 
+fn ends(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("{name} Expired None")).collect()
+}
+
 #[test]
 fn what_is_due_in_other_instruments_than_a_commands_ends_in_parts() {
     let mut desk = desk_of_due_orders();
     let rose = NewOrder { instrument_id: ROSE, ..buy(80, 1, "x") };
-    let ends = |names: &[&str]| -> Vec<String> {
-        names.iter().map(|name| format!("{name} Expired None")).collect()
-    };
     let before = [ends(&["a", "r", "s"]), vec!["x New 1".to_owned()]].concat();
     assert_eq!(told(&desk.order(rose)), before, "one of all, and its own instrument's");
     assert_eq!(desk.engine.next_deadline(), Some(Nanos(5_000)), "a tick is due");
@@ -105,8 +107,9 @@ fn what_is_due_in_other_instruments_than_a_commands_ends_in_parts() {
     desk.engine.snapshot(&mut bytes);
     let engine = Engine::restore(desk.engine.config().clone(), &bytes).unwrap();
     let mut other = Desk { engine, ..desk };
-    assert_eq!(step(&mut other, "tick"), ends(&["b", "c", "d"]));
-    assert_eq!(step(&mut other, "tick"), ends(&["e"]));
+    for name in ["b", "c", "d", "e"] {
+        assert_eq!(step(&mut other, "tick"), ends(&[name]));
+    }
     assert_eq!(other.engine.next_deadline(), None);
 }
 
@@ -114,14 +117,66 @@ fn what_is_due_in_other_instruments_than_a_commands_ends_in_parts() {
 fn nothing_trades_in_an_instrument_after_its_time() {
     let mut desk = desk_of_due_orders();
     let told = step(&mut desk, "bob sell y 90 7");
-    let ends = ["a", "b", "c", "d", "e"].map(|name| format!("{name} Expired None"));
-    assert_eq!(told, [&ends[..], &["y New 7".to_owned()]].concat());
-    assert_eq!(step(&mut desk, "tick"), ["r Expired None", "s Expired None"]);
+    let before = ends(&["a", "b", "c", "d", "e"]);
+    assert_eq!(told, [&before[..], &["y New 7".to_owned()]].concat());
+    assert_eq!(step(&mut desk, "tick"), ends(&["r"]));
+    assert_eq!(step(&mut desk, "tick"), ends(&["s"]));
+}
+
+/// Timers of all instruments come before a command that may reach orders of all.
+#[test]
+fn a_mass_cancel_and_a_loss_find_nothing_that_is_due() {
+    for is_loss in [false, true] {
+        let mut desk = desk_of_due_orders();
+        let told: Vec<Event> = if is_loss {
+            let cancel_on_disconnect = Switch::On;
+            desk.apply(&Command::SessionLost(SessionLost {
+                session_id: ALICE,
+                cancel_on_disconnect,
+            }))
+        } else {
+            desk.ask(Request::MassCancel(MassCancel {
+                request_no: RequestNo(0),
+                cl_ord_id: name("all"),
+                sending_time: Nanos(0),
+                session_id: ALICE,
+                instrument_id: InstrumentId(0),
+                account_id: AccountId(0),
+                firm_id: FirmId(0),
+                partition_id: HERE,
+                scope: MassCancelScope::Session,
+            }))
+        };
+        let told: Vec<String> = told.iter().map(tell).collect();
+        assert_eq!(told, ends(&["a"]), "its own steps wait");
+        desk.order(buy(80, 1, "z"));
+        let mut told = Vec::new();
+        while desk.engine.next_deadline().is_some() {
+            told.extend(step(&mut desk, "tick"));
+        }
+        let done = (!is_loss).then(|| "done 0".to_owned());
+        assert_eq!(told, ends(&["r", "s"]).into_iter().chain(done).collect::<Vec<_>>());
+        assert_eq!(desk.engine.live_order_count(), 1, "an order entered after it stays");
+    }
+}
+
+/// A bust names no instrument, but the trade has one.
+#[test]
+fn a_bust_finds_nothing_due_in_the_instrument_of_its_trade() {
+    let mut desk = desk_of_due_orders();
+    desk.clock = 4_000;
+    step(&mut desk, "bob sell y 90 1");
+    desk.clock = 6_000;
+    let told = step(&mut desk, "bust 1");
+    let others = ends(&["b", "c", "d", "e"]);
+    assert_eq!(told[..4], others, "{told:?}");
+    assert_eq!(told.last().map(String::as_str), Some("done 2"));
+    assert_eq!(desk.engine.next_deadline(), Some(Nanos(5_000)), "two roses are left");
 }
 
 #[test]
 fn closes_of_many_instruments_at_one_time_happen_in_parts() {
-    let config = EngineConfig { sweep_ends_max: 2, ..EngineConfig::new(HERE) };
+    let config = EngineConfig { tick_changes_max: 2, ..EngineConfig::new(HERE) };
     let mut desk = Desk::with_config(config);
     desk.furnish();
     for instrument_id in [TULIP, ROSE] {

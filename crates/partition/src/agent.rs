@@ -25,6 +25,7 @@ use crate::handoff::{Feedback, SourcePort, StageStamps, Submission};
 use crate::log_time::{LogTime, Notice};
 use crate::outbox::Outbox;
 use crate::plant::{self, Plant};
+use crate::tick_pace::TickPace;
 
 /// The number of commands taken from one source in one cycle: limits the cycle's length and thereby
 /// every wait.
@@ -226,7 +227,7 @@ pub struct Partition<L> {
     views: Vec<Wake>,
     recorder: Recorder,
     figures: Arc<PartitionFigures>,
-    tick_sequenced: bool,
+    ticks: TickPace,
     is_log_full: bool,
     is_stopping: bool,
     /// The time since which a stop has found no room on the disk.
@@ -262,7 +263,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             views: parts.views,
             recorder: parts.recorder,
             figures: parts.figures,
-            tick_sequenced: false,
+            ticks: TickPace::new(parts.durability != Durability::Memory),
             is_log_full: false,
             is_stopping: false,
             without_room_since: None,
@@ -339,9 +340,9 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.kept = kept;
     }
 
-    /// Adds a tick when the engine's timers are due.
-    fn tick(&mut self, log_now: Nanos) {
-        if self.tick_sequenced || self.engine.next_deadline().is_none_or(|at| at > log_now) {
+    /// Adds the ticks of this cycle when something is due in the engine.
+    fn tick(&mut self, now: Nanos, log_now: Nanos) {
+        if self.engine.next_deadline().is_none_or(|at| at > log_now) {
             return;
         }
         let tick = Submission {
@@ -350,7 +351,12 @@ impl<L: SequencedLog + Send> Partition<L> {
             t0: Tsc::ZERO,
             command: Command::Tick,
         };
-        self.tick_sequenced = self.add_to_batch(usize::MAX, &tick) == Push::Taken;
+        for _ in 0..self.ticks.ticks_now(now) {
+            if self.add_to_batch(usize::MAX, &tick) == Push::BatchFull {
+                break;
+            }
+            self.ticks.tick(now);
+        }
     }
 
     /// Appends the batch under one log time.
@@ -389,7 +395,6 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.filling = filling;
         self.kept.extend(later);
         self.batch.clear();
-        self.tick_sequenced = false;
         self.kept_due = Nanos(now.0 + KEPT_RETRY);
     }
 
@@ -410,8 +415,9 @@ impl<L: SequencedLog + Send> Partition<L> {
 
     fn refuse(&mut self, source: usize, command: &Command, reason: Reason) {
         let Command::Request(request) = command else {
-            if !matches!(command, Command::Tick) {
-                self.kept.push((source, Submission::internal(*command)));
+            match command {
+                Command::Tick => self.ticks.refused(),
+                _ => self.kept.push((source, Submission::internal(*command))),
             }
             return;
         };
@@ -509,7 +515,8 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.engine.apply(position, log_time, command, &mut self.outbox);
         let t5 = self.recorder.record(trace, Point::T5);
         if matches!(command, Command::Tick) {
-            self.tick_sequenced = false;
+            let is_due = |at| at <= self.engine.time();
+            self.ticks.applied(self.engine.next_deadline().is_some_and(is_due));
         }
         if trace.is_some() {
             let mut points = pending.points;
@@ -687,9 +694,13 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
                 self.take_kept();
                 // No request passes its session's choice or loss.
                 if self.kept.is_empty() {
-                    done += self.take();
+                    let taken = self.take();
+                    if taken > 0 {
+                        self.ticks.hear(now);
+                    }
+                    done += taken;
                 }
-                self.tick(log_now);
+                self.tick(now, log_now);
             }
         }
         self.sequence(now, log_now);
@@ -720,9 +731,8 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
             return Some(at);
         }
         let log_due = (self.commits_at_append && !self.log.is_idle()).then_some(self.log_due);
-        // A sequenced tick is applied once it is committed.
-        let engine_due = self.engine.next_deadline().filter(|_| !self.tick_sequenced);
-        let engine_due = engine_due.map(|at| self.log_time.due(at));
+        let engine_due = self.engine.next_deadline().map(|at| self.log_time.due(at));
+        let engine_due = engine_due.and_then(|due| self.ticks.next(due, now));
         log_due.into_iter().chain(engine_due).min()
     }
 

@@ -37,5 +37,6 @@ pub mod shadow;
 pub mod shadow_agent;
 pub mod stage_clock;
 pub mod state_bytes;
+mod tick_pace;
 
 pub use agent::{Partition, PartitionCounts, PartitionFigures, PartitionParts};

@@ -96,8 +96,8 @@ fn commands_of_other_rules_after_the_snapshot_are_refused_and_no_file_is_changed
         let (found, own) = (OTHER, RULES_VERSION);
         assert_eq!(rules, OtherRules::Commands { snapshot, last, found, own });
         for part in [
-            "up to position 250 were executed by version 2 of the engine's rules",
-            "this program has version 1",
+            &format!("up to position 250 were executed by version {found} of the engine's rules"),
+            &format!("this program has version {own}"),
             "the newest snapshot that can be used is of position 200",
             "start the program that wrote them and stop it in order",
         ] {

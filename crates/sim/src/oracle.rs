@@ -57,6 +57,7 @@ pub fn engine_config() -> EngineConfig {
         orders_max: 4096,
         sweep_ends_max: 2,
         sweep_visits_max: 5,
+        tick_changes_max: 2,
         accounts_max: 16,
         sessions_max: 16,
         firms_max: 8,

@@ -297,7 +297,7 @@ impl NaiveEngine {
         match command {
             Command::Request(request) => self.request(request, out),
             Command::Import(at, definition) => self.import(*at, definition, out),
-            Command::Tick => self.continue_next(out),
+            Command::Tick => self.continue_all(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
             Command::SessionChoice(choice) => self.session_choice(choice),
         }

@@ -1,5 +1,5 @@
 //! The naive engine's mass cancels and lost sessions: every step lists all that remains, and visits
-//! the first of it.
+//! the first of it. None takes a step while a timer is due.
 
 use weir_types::{
     ExecType, FirmId, InstrumentId, MassCancelScope, Phase, Reason, Rec, RequestNo, Role, SessionId,
@@ -11,7 +11,7 @@ use super::say::News;
 use super::{NaiveEngine, Order, Session};
 use crate::config::EventSink;
 use crate::digest::{SweepParts, sweep_word};
-use crate::sweep::{few_orders, firm_sweeps_max};
+use crate::sweep::{firm_sweeps_max, tick_visits_max};
 
 /// A mass cancel, or the cancel of a lost session, in progress.
 #[derive(Clone, Copy)]
@@ -24,6 +24,12 @@ pub(super) struct Sweep {
     /// The last visit.
     visited: Option<Visit>,
     ended_count: u64,
+}
+
+/// The ends and visits that a command or a tick still makes.
+struct Left {
+    ends: u32,
+    visits: u32,
 }
 
 /// The number of a session in order of definition, and one of its orders; zero for the session
@@ -56,7 +62,7 @@ impl NaiveEngine {
         let sweep = Sweep { session_id, request: None, last_rec, visited: None, ended_count: 0 };
         let is_another_on = self.sweeps.iter().any(|one| one.request.is_none());
         let its = self.orders.values().filter(|one| one.now.session_id == session_id);
-        if is_another_on && its.count() > few_orders(self.config.sweep_ends_max) as usize {
+        if is_another_on && its.count() > self.config.tick_changes_max as usize {
             self.sweeps.push(sweep);
         } else {
             self.begin(sweep, out);
@@ -64,7 +70,9 @@ impl NaiveEngine {
     }
 
     fn begin<S: EventSink>(&mut self, mut sweep: Sweep, out: &mut S) {
-        let is_over = self.step(&mut sweep, out);
+        let (ends, visits) = (self.config.sweep_ends_max, self.config.sweep_visits_max);
+        let mut left = Left { ends, visits };
+        let is_over = self.first_due().is_none() && self.step(&mut sweep, &mut left, out);
         if !is_over {
             self.sweeps.push(sweep);
         }
@@ -79,14 +87,25 @@ impl NaiveEngine {
         }
     }
 
-    pub(super) fn continue_next<S: EventSink>(&mut self, out: &mut S) {
-        if self.sweeps.is_empty() {
+    /// Takes a tick's steps: of the next sweep in turn, and of the next while there is room.
+    pub(super) fn continue_all<S: EventSink>(&mut self, out: &mut S) {
+        if self.first_due().is_some() {
             return;
         }
-        let mut sweep = self.sweeps.remove(0);
-        if !self.step(&mut sweep, out) {
-            return self.sweeps.push(sweep);
+        let ends = self.config.tick_changes_max;
+        let mut left = Left { ends, visits: tick_visits_max(&self.config) };
+        while left.ends > 0 && left.visits > 0 && !self.sweeps.is_empty() {
+            left.visits -= 1;
+            let mut sweep = self.sweeps.remove(0);
+            if self.step(&mut sweep, &mut left, out) {
+                self.end_sweep(&sweep, out);
+            } else {
+                self.sweeps.push(sweep);
+            }
         }
+    }
+
+    fn end_sweep<S: EventSink>(&mut self, sweep: &Sweep, out: &mut S) {
         let Some(m) = sweep.request else { return };
         let remembered = self.outcomes.get(&m.session_id);
         let is_kept = remembered.is_some_and(|answers| answers.contains_key(&m.request_no));
@@ -98,22 +117,22 @@ impl NaiveEngine {
         }
     }
 
-    fn step<S: EventSink>(&mut self, sweep: &mut Sweep, out: &mut S) -> bool {
+    fn step<S: EventSink>(&mut self, sweep: &mut Sweep, left: &mut Left, out: &mut S) -> bool {
         let visits = self.remaining(sweep);
-        let (mut visit_count, mut end_count) = (0, 0);
+        let mut visit_count = 0;
         for visit in &visits {
-            if visit_count == self.config.sweep_visits_max
-                || end_count == self.config.sweep_ends_max
-            {
+            if left.visits == 0 || left.ends == 0 {
                 break;
             }
             visit_count += 1;
+            left.visits -= 1;
             sweep.visited = Some(*visit);
             let (_, rec) = *visit;
             if rec == Rec(0) || !self.is_meant(sweep, &self.orders[&rec]) {
                 continue;
             }
-            end_count += 1;
+            left.ends -= 1;
+            sweep.ended_count += 1;
             let is_own = self.orders[&rec].now.session_id == sweep.session_id;
             let news = match &sweep.request {
                 Some(m) if is_own => News::of(ExecType::Canceled, Reason::MassCancel, m.request_no),
@@ -122,8 +141,7 @@ impl NaiveEngine {
             };
             self.end(rec, &news, out);
         }
-        sweep.ended_count += u64::from(end_count);
-        visit_count as usize == visits.len()
+        visit_count == visits.len()
     }
 
     /// Returns the visits that a sweep has still to make, in order.

@@ -1,17 +1,16 @@
 //! The naive engine's timers: collected and sorted on every use.
 
 use weir_types::{ExecType, InstrumentId, Nanos, Phase, Reason, Rec, RequestNo};
-use weir_wire::Command;
+use weir_wire::{Command, Request};
 
 use super::NaiveEngine;
 use super::say::News;
 use crate::config::EventSink;
 use crate::engine::instrument_of;
-use crate::timers::changes_max;
 
 /// A timer; variants are in the order in which timers due at the same time fire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
+pub(super) enum Timer {
     Expiry(Rec),
     CallEnd(InstrumentId),
     Change(InstrumentId),
@@ -45,22 +44,31 @@ impl NaiveEngine {
     /// Fires due timers one at a time, because each may set new ones: of all instruments until
     /// enough orders have changed, then all of the command's instrument.
     pub(super) fn run_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) {
-        let enough = changes_max(command, self.config.sweep_ends_max);
+        let enough = u64::from(self.config.tick_changes_max);
         let mut changes = 0;
         while changes < enough
-            && let Some((at, timer)) = self.timers().first().copied()
-            && at <= self.time
+            && let Some((at, timer)) = self.first_due()
         {
             let before = self.seq;
             self.run(at, timer, out);
             changes += (self.seq - before).max(1);
         }
-        let Some(instrument_id) = instrument_of(command) else { return };
+        let busted = match command {
+            Command::Request(Request::BustTrade(m)) => self.trades.get(&m.match_id.0),
+            _ => None,
+        };
+        let concerned = busted.map(|trade| trade.instrument_id).or(instrument_of(command));
+        let Some(instrument_id) = concerned else { return };
         while let Some((at, timer)) = self.first_of(instrument_id)
             && at <= self.time
         {
             self.run(at, timer, out);
         }
+    }
+
+    /// Returns the next timer if it is due.
+    pub(super) fn first_due(&self) -> Option<(Nanos, Timer)> {
+        self.timers().first().copied().filter(|(at, _)| *at <= self.time)
     }
 
     fn first_of(&self, instrument_id: InstrumentId) -> Option<(Nanos, Timer)> {

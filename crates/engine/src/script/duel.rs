@@ -49,6 +49,7 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
         orders_per_firm_max: 36,
         sweep_ends_max: 3,
         sweep_visits_max: 6,
+        tick_changes_max: 2,
         sweeps_max: 2,
         checkpoint_interval: 64,
         ..EngineConfig::new(partition_id)
@@ -66,8 +67,8 @@ impl Duel {
     #[must_use]
     pub fn with_long_steps(partition_id: PartitionId) -> Duel {
         let usual = EngineConfig::new(partition_id);
-        let sweep_ends_max = usual.sweep_ends_max;
-        Duel::of(EngineConfig { sweep_ends_max, ..small_config(partition_id) })
+        let (sweep_ends_max, tick_changes_max) = (usual.sweep_ends_max, usual.tick_changes_max);
+        Duel::of(EngineConfig { sweep_ends_max, tick_changes_max, ..small_config(partition_id) })
     }
 
     fn of(config: EngineConfig) -> Duel {

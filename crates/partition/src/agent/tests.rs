@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use weir_engine::EngineConfig;
 use weir_io::SimDisk;
-use weir_log::tail::{TailConfig, tail};
+use weir_log::tail::{TailConfig, TailHandle, tail};
 use weir_log::{EmbeddedLog, EpochEnd, LogConfig, LogError};
 use weir_types::*;
 use weir_wire::order_entry::{MassCancel, NewOrder};
@@ -323,29 +323,63 @@ fn mass_cancel(number: u64) -> Submission {
     })))
 }
 
-#[test]
-fn other_commands_are_applied_between_the_steps_of_a_mass_cancel() {
+/// Returns a partition with small steps, its port and its events, after a mass cancel of session 1
+/// that has ended three of its orders.
+fn in_a_mass_cancel(orders: u64) -> (Partition<ScriptedLog>, PartitionPort, TailHandle) {
     let state = State::new();
     let (mut port, source) = gateway_to_partition(HERE, Wake::new());
     let (writer, handle) = tail(TailConfig::new(1 << 20, 1));
+    let config = EngineConfig { sweep_ends_max: 3, tick_changes_max: 3, ..EngineConfig::new(HERE) };
     let mut partition = Partition::new(PartitionParts {
-        engine: Engine::new(EngineConfig { sweep_ends_max: 3, ..EngineConfig::new(HERE) }),
+        engine: Engine::new(config),
         ..parts_over(ScriptedLog(Arc::new(Mutex::new(state))), writer, source)
     });
     for (at, definition) in (1..).zip(reference_data()) {
         let import = Command::Import(Position(at), definition);
         port.submissions.push(Submission::internal(import)).unwrap();
     }
-    for number in 1..=10 {
+    for number in 1..=orders {
         port.submissions.push(bid(1, number)).unwrap();
     }
-    port.submissions.push(mass_cancel(11)).unwrap();
+    port.submissions.push(mass_cancel(orders + 1)).unwrap();
     partition.do_work(Nanos(1));
-    let mut number = 0;
-    while partition.next_deadline(Nanos(1)).is_some_and(|at| at <= Nanos(1)) {
+    assert_eq!(u64::from(partition.engine.live_order_count()), orders - 3);
+    (partition, port, handle)
+}
+
+#[test]
+fn while_others_trade_a_mass_cancel_takes_a_step_in_an_interval() {
+    let (mut partition, mut port, _handle) = in_a_mass_cancel(203);
+    let (mut now, mut left) = (Nanos(1), 200);
+    for number in 1..=20 {
+        port.submissions.push(bid(2, number)).unwrap();
+        partition.do_work(now);
+        left = if number == 1 { left - 3 + 1 } else { left + 1 };
+        let next = partition.next_deadline(now).expect("a sweep is in progress");
+        assert_eq!(next, Nanos(1 + TickPace::INTERVAL), "as the first tick was at once");
+        partition.do_work(Nanos(now.0 + 1));
+        assert_eq!(partition.engine.live_order_count(), left, "no tick before its time");
+        now = Nanos(now.0 + 2);
+    }
+    now = Nanos(1 + TickPace::INTERVAL);
+    partition.do_work(now);
+    assert_eq!(partition.engine.live_order_count(), left - 3);
+    // Nobody trades any more: the sweep has the whole thread.
+    now = Nanos(now.0 + TickPace::QUIET_AFTER);
+    partition.do_work(now);
+    assert_eq!(partition.engine.live_order_count(), left - 3 - 3 * TickPace::TICKS_MAX);
+    assert_eq!(partition.next_deadline(now), Some(now));
+}
+
+#[test]
+fn other_commands_are_applied_between_the_steps_of_a_mass_cancel() {
+    let (mut partition, mut port, handle) = in_a_mass_cancel(10);
+    let (mut number, mut now) = (0, Nanos(1));
+    while let Some(at) = partition.next_deadline(now) {
+        now = at;
         number += 1;
         port.submissions.push(bid(2, number)).unwrap();
-        partition.do_work(Nanos(1));
+        partition.do_work(now);
     }
     let mut events = EventReader::new(&handle, "no-files".into(), 1);
     let mut record = Vec::new();
