@@ -164,7 +164,9 @@ impl DropCopy {
             };
         }
         let got = state.previous_copy_no;
-        if let Some(expected) = progress.previous.filter(|expected| *expected != got) {
+        // A node that has lost sight of what is past the retention names no copy before.
+        let may_be = |last: CopyNo| got == last || got.is_none() && last < state.oldest_copy_no;
+        if let Some(expected) = progress.previous.filter(|last| !may_be(*last)) {
             return Err(ClientError::CopyGap { partition_id, expected, got });
         }
         if progress.from.is_none() {
@@ -524,6 +526,20 @@ mod tests {
             matches!(refused, ClientError::CopiesRefused { oldest_copy_no: CopyNo(40), .. }),
             "a place that was asked for is not exchanged for another: {refused}"
         );
+    }
+
+    #[test]
+    fn a_node_that_does_not_know_what_is_past_the_retention_makes_no_gap() {
+        let unknown = DropCopyState { oldest_copy_no: CopyNo(40), ..state(0, 60) };
+        for (last, is_gap) in [(30, false), (39, false), (40, true), (50, true)] {
+            let mut copies = opened(Beginning::Now, &state(last, 60));
+            copies.connection_lost();
+            assert_eq!(asked(&mut copies).0, CopyNo(last + 1));
+            assert_eq!(copies.on_state(&unknown).is_err(), is_gap, "{last}");
+        }
+        let mut copies = opened(Beginning::Now, &state(30, 60));
+        assert_eq!(copies.on_state(&unknown).unwrap(), CopyOutcome::Taken);
+        assert_eq!(copies.on_copy(&head(0, 61)).unwrap(), CopyOutcome::Taken);
     }
 
     #[test]

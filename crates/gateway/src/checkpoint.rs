@@ -40,7 +40,7 @@ use weir_partition::event_reader::{EventReader, PastRead};
 use weir_runtime::Agent;
 use weir_types::{Epoch, Epochs, EventNo, FirmId, Nanos, Position, SessionId, Survival};
 
-use crate::event_index::{EventIndex, IndexFault, Retained};
+use crate::event_index::{EventIndex, IndexFault, Retained, is_beginning_known};
 use crate::plant::{self, Plant};
 use crate::protocol::EventRecord;
 
@@ -347,6 +347,10 @@ impl<D: Disk> CheckpointAgent<D> {
                 let parts = &mut self.parts;
                 parts.newest = 0;
                 parts.events.go_back(self.first);
+                if !is_beginning_known(&mut parts.events) {
+                    // A checkpoint without it would confirm no event of ended epochs, ever.
+                    return Ok(false);
+                }
                 let retained = Retained { of_firm: parts.copies_retained_max };
                 EventIndex::new(&mut parts.events, &parts.firms, retained)
             }

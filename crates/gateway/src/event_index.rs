@@ -307,6 +307,14 @@ pub fn fuzz_state(bytes: &[u8]) {
     }
 }
 
+/// True if [`beginning`] can tell the position now: no descriptor may be left to read it.
+pub(super) fn is_beginning_known(events: &mut EventReader) -> bool {
+    let first = events.next_record();
+    first == 1 || first >= events.end() || {
+        events.read_at(first, &mut Vec::new()) == PastRead::Found
+    }
+}
+
 /// Returns the position of the command that caused the first retained event, when earlier ones are
 /// deleted.
 pub(super) fn beginning(events: &mut EventReader) -> Option<Position> {

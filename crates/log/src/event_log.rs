@@ -32,22 +32,26 @@ pub struct EventLogConfig {
     pub log_id_if_new: u128,
     /// The size of a segment file in bytes.
     pub segment_bytes: u64,
+    /// The most bytes of records that wait for the disk; at least those of a segment.
+    pub queue_bytes_max: usize,
     /// The time for which records may wait to share their frame with later ones.
     pub linger: Nanos,
 }
 
 impl EventLogConfig {
-    /// Returns the defaults: segments of 64 MiB, records wait up to 5 ms.
+    /// Returns the defaults: segments of 64 MiB, the queue of a log, records wait up to 5 ms.
     #[must_use]
     pub fn new(partition: PartitionId, log_id_if_new: u128) -> EventLogConfig {
         let (segment_bytes, linger) = (64 << 20, Nanos(5_000_000));
-        EventLogConfig { partition, log_id_if_new, segment_bytes, linger }
+        let queue_bytes_max = LogConfig::new(partition, log_id_if_new).queue_bytes_max;
+        EventLogConfig { partition, log_id_if_new, segment_bytes, queue_bytes_max, linger }
     }
 
     fn log_config(&self) -> LogConfig {
         let mut config = LogConfig::new(self.partition, self.log_id_if_new);
         config.durability = Durability::Memory;
         config.segment_bytes = self.segment_bytes;
+        config.queue_bytes_max = self.queue_bytes_max;
         config
     }
 }

@@ -44,6 +44,9 @@ pub enum SnapshotFault {
     /// A block's checksum is wrong.
     #[error("damaged at offset {0}")]
     Block(u64),
+    /// The disk does not read the file: it is of no more use than a damaged one.
+    #[error("the disk does not read it: {0}")]
+    Unreadable(DiskError),
 }
 
 /// A snapshot file that was skipped.
@@ -465,7 +468,11 @@ impl<D: Disk> SnapshotStore<D> {
         &mut self,
         position: Position,
     ) -> Result<Result<Vec<u8>, SnapshotFault>, DiskError> {
-        Ok(self.decode(position)?.and_then(|(header, state)| {
+        let decoded = match self.decode(position) {
+            Err(error) if error.kind == DiskErrorKind::Io => Err(SnapshotFault::Unreadable(error)),
+            decoded => decoded?,
+        };
+        Ok(decoded.and_then(|(header, state)| {
             if self.owns(&header, position) { Ok(state) } else { Err(SnapshotFault::Foreign) }
         }))
     }
@@ -822,6 +829,32 @@ mod tests {
             store.write(Position(6), &state(9)).unwrap();
             assert!(!store.prove_part(2, Position(9), BLOCK).unwrap());
         }
+    }
+
+    #[test]
+    fn a_snapshot_that_the_disk_does_not_read_is_skipped_as_a_damaged_one() {
+        let disk = SimDisk::new(1);
+        let mut store = store(&disk);
+        (1..=2).for_each(|at| store.write(Position(at), &state(9)).unwrap());
+        let mut skipped_count = 0;
+        for call in 0..20 {
+            for kind in [DiskErrorKind::Io, DiskErrorKind::NoDescriptors] {
+                let fault = Some((call, kind));
+                disk.set_faults(SimFaults { call_fails_at: fault, ..SimFaults::default() });
+                let found = store.newest_sound(LOG_END);
+                disk.set_faults(SimFaults::default());
+                let Ok((newest, skipped)) = found else { continue };
+                let is_skipped = !skipped.is_empty();
+                let newest = newest.map(|newest| newest.position);
+                assert_eq!(newest, Some(Position(if is_skipped { 1 } else { 2 })), "{call}");
+                for SkippedSnapshot { fault, .. } in skipped {
+                    assert!(matches!(fault, SnapshotFault::Unreadable(_)), "{fault}");
+                    assert_eq!(kind, DiskErrorKind::Io, "a descriptor comes back");
+                    skipped_count += 1;
+                }
+            }
+        }
+        assert!(skipped_count > 1);
     }
 
     #[test]

@@ -109,6 +109,8 @@ pub struct Shadow<C: Disk, E, S> {
     /// The newest command's events that the event log does not have yet.
     said: Vec<Event>,
     bytes: Vec<u8>,
+    /// The number of bytes of a snapshot that are read at a time.
+    proven_bytes: usize,
     last_snapshot: Position,
     last_state: u64,
     /// The snapshots that there were at the last look, and the oldest of use with the number of its
@@ -130,6 +132,7 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         Shadow {
             clock: RetentionClock::after(parts.engine.time()),
             last_snapshot: parts.snapshot,
+            proven_bytes: PROVEN_BYTES,
             parts,
             reader: None,
             said: Vec::new(),
@@ -186,6 +189,12 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     /// Opens the command log again before the next command, after an error.
     pub fn reopen(&mut self) {
         self.reader = None;
+    }
+
+    /// Reads snapshots by so many bytes at a time.
+    #[cfg(test)]
+    pub(crate) fn prove_by(&mut self, bytes: usize) {
+        self.proven_bytes = bytes;
     }
 
     /// Returns the position of the newest snapshot; zero without one.
@@ -314,7 +323,7 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     /// [`ShadowError::Snapshot`].
     pub fn prove_part(&mut self) -> Result<bool, ShadowError> {
         let ShadowParts { snapshots, keep, .. } = &mut self.parts;
-        snapshots.prove_part(*keep, self.synced, PROVEN_BYTES).map_err(ShadowError::Snapshot)
+        snapshots.prove_part(*keep, self.synced, self.proven_bytes).map_err(ShadowError::Snapshot)
     }
 
     fn take_snapshot_with(

@@ -108,6 +108,9 @@ pub struct ShadowAgent<C: Disk = ThreadDisk, E = RealDisk, S = ThreadDisk> {
     snapshot_due: Nanos,
     /// True from a snapshot until older ones are pruned.
     must_prune: bool,
+    /// True while a snapshot is read before a pruning. No other is taken meanwhile, or a shadow
+    /// that is behind would never have read one.
+    is_proving: bool,
     limits: RetentionLimits,
     /// The time of the next look at the retention.
     retention_due: Nanos,
@@ -136,6 +139,7 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             snapshot_at,
             snapshot_due: Nanos(0),
             must_prune: false,
+            is_proving: false,
             limits: RetentionLimits::default(),
             retention_due: Nanos(0),
             due: Nanos(0),
@@ -162,7 +166,8 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
         self.tell_written();
         let position = self.shadow.position().0;
         self.hurry_as_needed(committed.0.saturating_sub(position));
-        if position >= self.snapshot_at && now >= self.snapshot_due {
+        let is_due = position >= self.snapshot_at && now >= self.snapshot_due;
+        if is_due && !self.is_proving {
             self.snapshot_due = Nanos(now.0 + SNAPSHOT_RETRY);
             self.try_snapshot()?;
             // A snapshot writes all events first; a shadow that is behind may never have another
@@ -188,6 +193,7 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             }
             Ok(is_proven)
         });
+        self.is_proving = matches!(pruned, Ok(false));
         match pruned {
             Ok(false) => return,
             Ok(true) => self.retain(now),
@@ -288,18 +294,45 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
     /// stopped. The next start then applies no command, so that it may be one of a program with
     /// other rules.
     fn snapshot_at_end(&mut self) {
-        // Without room on its disk the partition stops before all is in files.
-        let committed = self.figures.counters.position.load(Ordering::Relaxed);
-        if self.shadow.position().0 < committed {
-            return;
-        }
-        let taken = self.try_snapshot().and_then(|()| match self.must_prune {
+        let end = Position(self.figures.counters.position.load(Ordering::Relaxed));
+        let taken = self.try_snapshot_of(end).and_then(|()| match self.must_prune {
             true => self.shadow.prune(),
             false => Ok(()),
         });
         if let Err(error) = taken {
             self.begins(Trouble::Snapshots, &error);
         }
+        if self.shadow.last_snapshot() < end {
+            let snapshot = self.shadow.last_snapshot();
+            let why = "a program with other rules of matching will refuse to start";
+            tracing::warn!(%end, %snapshot, why, "no snapshot at the end of the command log");
+        }
+    }
+
+    /// Takes a snapshot at `end`, if the shadow has come to it. The event log may have no room for
+    /// the last events until others are written.
+    fn try_snapshot_of(&mut self, end: Position) -> Result<(), ShadowError> {
+        // Without room on its disk the partition stops before all is in files.
+        if self.shadow.position() < end {
+            return Ok(());
+        }
+        self.try_snapshot()?;
+        while self.shadow.last_snapshot() < end
+            && !self.shadow.has_written_events()
+            && self.shadow.write_events()?
+        {
+            self.try_snapshot()?;
+        }
+        Ok(())
+    }
+
+    /// True if there is more to apply at a stop, and it can be: events that wait for room in the
+    /// event log's queue are written first.
+    fn has_more(&mut self, applied: usize) -> Result<bool, ShadowError> {
+        let committed = self.figures.counters.position.load(Ordering::Relaxed);
+        let is_behind = self.shadow.position().0 < committed;
+        let can_go_on = applied > 0 || !self.shadow.has_written_events();
+        Ok(is_behind && can_go_on && self.shadow.write_events()?)
     }
 
     fn fail(&mut self, error: &ShadowError, now: Nanos) {
@@ -381,9 +414,10 @@ impl<C: Disk + Send, E: Disk + Send, S: Disk + Send> Agent for ShadowAgent<C, E,
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
-        match self.try_work(now) {
-            Ok(APPLY_MAX) => return false,
-            Ok(_) => {
+        let more = self.try_work(now).and_then(|applied| self.has_more(applied));
+        match more {
+            Ok(true) => return false,
+            Ok(false) => {
                 self.ends(Trouble::Events);
                 self.snapshot_at_end();
             }

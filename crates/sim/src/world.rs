@@ -525,7 +525,7 @@ impl World {
             Err(error) => self.bear(process, error).map(|()| false)?,
         };
         if let Some(gate) = &mut self.gate {
-            gate.told.retained_from = process.retained_from();
+            gate.told.retained_from = gate.told.retained_from.max(process.retained_from());
         }
         self.tally.truncations += u64::from(truncates);
         Ok(())

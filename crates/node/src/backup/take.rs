@@ -15,8 +15,8 @@ use std::time::Duration;
 use weir_io::{Access, Disk, DiskErrorKind};
 use weir_log::segment::SEGMENT_HEADER;
 use weir_log::{
-    Juncture, LogError, SegmentCheck, SegmentHeader, SegmentKind, check_header, check_segment,
-    decode_snapshot,
+    Juncture, LogError, SegmentCheck, SegmentHeader, SegmentKind, SnapshotFault, check_header,
+    check_segment, decode_snapshot,
 };
 use weir_partition::dirs::PAST_ENDS;
 use weir_partition::shadow::state_in;
@@ -628,7 +628,16 @@ fn sound_snapshots<S: Disk>(
     names.retain(|name| name.ends_with(weir_log::snapshot::SUFFIX));
     let mut found = Vec::new();
     for name in names.into_iter().rev() {
-        let (header, state) = match decode_snapshot(&read_snapshot(disk, dir, &name)?) {
+        let decoded = match read_snapshot(disk, dir, &name) {
+            // Of no more use than a damaged one.
+            Err(Stop::Failed(BackupError::Disk { source, .. }))
+                if source.kind == DiskErrorKind::Io =>
+            {
+                Err(SnapshotFault::Unreadable(source))
+            }
+            bytes => decode_snapshot(&bytes?),
+        };
+        let (header, state) = match decoded {
             Ok(decoded) => decoded,
             Err(fault) => {
                 notes.push(format!("{dir}: {name} is passed over: {fault}"));

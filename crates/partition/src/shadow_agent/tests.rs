@@ -73,10 +73,18 @@ fn commands_of(count: u32) -> SimDisk {
 }
 
 fn world(count: u32, every_commands: u64) -> World {
+    world_with_queue(16 << 20, count, every_commands)
+}
+
+/// Returns a world whose event log has so many bytes wait for the disk at most.
+fn world_with_queue(queue_bytes_max: usize, count: u32, every_commands: u64) -> World {
     let (commands, events) = (commands_of(count), SimDisk::new(2));
     let snapshots = SimDisk::new(3);
-    let config =
-        EventLogConfig { segment_bytes: SEGMENT_BYTES, ..EventLogConfig::new(HERE, LOG_ID) };
+    let config = EventLogConfig {
+        segment_bytes: SEGMENT_BYTES,
+        queue_bytes_max,
+        ..EventLogConfig::new(HERE, LOG_ID)
+    };
     let event_log = EventLog::open(config, Position(1), events.clone());
     let (holds, in_agent) = (Holds::default(), commands.clone());
     let is_away = Arc::new(AtomicBool::new(false));
@@ -200,7 +208,7 @@ fn a_shadow_that_is_stopped_leaves_a_snapshot_at_the_end_of_the_log() {
     // Without room on its disk the partition stops before all is in files.
     let mut world = self::world(300, 1_000);
     world.figures.counters.position.store(400, Ordering::Relaxed);
-    assert!(world.agent.stop(Nanos(1)));
+    assert!((1..10).any(|now| world.agent.stop(Nanos(now))), "it ends");
     assert_eq!(positions(&world), []);
 }
 
@@ -371,4 +379,44 @@ fn without_limits_all_is_kept() {
     let counters = world.figures.counters.report();
     let segments = retained_segments(&mut world.commands.clone(), SegmentKind::Command).unwrap();
     assert_eq!(counters.command_bytes, segments.len() as u64 * SEGMENT_BYTES);
+}
+
+#[test]
+fn a_stop_comes_to_the_logs_end_though_the_queue_of_events_is_full() {
+    // The queue has room for some 50 events.
+    let mut world = world_with_queue(8_192, 400, 1 << 40);
+    let mut calls = 1;
+    while !world.agent.stop(Nanos(calls)) {
+        calls += 1;
+        assert!(calls < 100, "it ends");
+    }
+    assert!(calls > 2, "the queue was full");
+    assert_eq!(world.agent.shadow.last_snapshot(), Position(400));
+    assert_eq!(world.events_in_files(), 400);
+}
+
+#[test]
+fn a_stop_ends_though_the_log_does_not_have_all_that_was_committed() {
+    let mut world = world(40, 1 << 40);
+    world.figures.counters.position.store(41, Ordering::Relaxed);
+    let stops = (1..10).find(|now| world.agent.stop(Nanos(*now)));
+    assert!(stops.is_some());
+    assert_eq!(world.agent.shadow.last_snapshot(), Position::NONE, "none of a part");
+}
+
+#[test]
+fn a_shadow_that_is_behind_reads_a_snapshot_to_its_end() {
+    let count = 1_500;
+    let mut world = world(count, 1);
+    // One block at a time, and snapshots have several.
+    world.agent.shadow.prove_by(1);
+    world.figures.counters.position.store(1_400, Ordering::Relaxed);
+    let mut now = world.run(1 << 40, 1_000_000_000);
+    let snapshots = || SnapshotStore::new(world.snapshots.clone(), LOG_ID, HERE).list().unwrap();
+    for position in 1_401..=u64::from(count) {
+        world.figures.counters.position.store(position, Ordering::Relaxed);
+        now += 2 * SNAPSHOT_RETRY;
+        world.agent.do_work(Nanos(now));
+        assert!(snapshots().len() <= 4, "{:?}", snapshots());
+    }
 }

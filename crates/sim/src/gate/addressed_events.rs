@@ -56,8 +56,11 @@ pub struct AddressedEvents {
     pub current: Epoch,
     /// The epochs before it.
     pub ended: Vec<EpochEnd>,
-    /// The first record that may still be retained.
+    /// The first record that no process has removed; a power loss may have brought some back.
     pub retained_from: u64,
+    /// True if the node began with all events, or with a checkpoint: it can tell what a client of
+    /// an ended epoch has received that is lost.
+    pub is_past_known: bool,
     /// Orders cancelled because their session was lost.
     pub lost_orders: u64,
 }
@@ -98,6 +101,7 @@ impl AddressedEvents {
         self.sessions.clear();
         self.copied.clear();
         self.live.clear();
+        self.retained_from = 0;
         for (record, bytes) in (1..).zip(events) {
             let event = Event::decode(bytes).expect("it was decoded when it was seen");
             self.note(record, &event, bytes);
@@ -168,21 +172,22 @@ impl AddressedEvents {
         Ok(gone)
     }
 
-    /// Returns the copies between the `count` that a reader has received and a number: those of a
-    /// stream that begins behind it.
+    /// Returns the copies between the `count` that a reader has received and the first number of a
+    /// stream.
     ///
     /// # Errors
     /// When one of them is retained.
     pub fn copies_past_retention(
         &self,
         count: usize,
-        previous: CopyNo,
+        first: CopyNo,
     ) -> Result<Vec<(SessionId, Report)>, Violation> {
         let copies = (count..).map_while(|index| self.copy(index));
-        let gone: Vec<_> = copies.take_while(|(_, report)| report.record <= previous.0).collect();
+        let gone: Vec<_> = copies.take_while(|(_, report)| report.record < first.0).collect();
         let is_gone = gone.last().is_none_or(|(_, last)| last.record < self.retained_from);
         ensure(is_gone, "a retained copy is left out", || {
-            format!("the copies behind {previous}, after {count}")
+            let records: Vec<u64> = gone.iter().map(|(_, report)| report.record).collect();
+            format!("{records:?} before {first}, after {count}, from {} on", self.retained_from)
         })?;
         Ok(gone.into_iter().map(|(owner, report)| (owner, report.clone())).collect())
     }

@@ -458,6 +458,14 @@ impl Client {
         told.check_received(self.session_id, &self.received)
     }
 
+    fn check_lost(&self, other_from: EventNo, told: &AddressedEvents) -> Result<(), Violation> {
+        let (count, epoch) = (self.received.len() as u64, self.session.epoch(HERE));
+        let expected = told.first_lost(self.session_id, count, epoch);
+        ensure(expected == Some(other_from), "a wrong event is named as lost", || {
+            format!("{other_from} of {count}, expected {expected:?}")
+        })
+    }
+
     fn refused(
         &mut self,
         error: ClientError,
@@ -465,14 +473,25 @@ impl Client {
     ) -> Result<Next, Violation> {
         let ReceivedMessage { told, tally, now, withheld_at, .. } = message_context;
         match error {
-            ClientError::OtherHistory { partition_id: HERE, other_from, epoch, .. } => {
+            ClientError::OtherHistory {
+                partition_id: HERE,
+                other_from,
+                oldest_event_no,
+                epoch,
+                ..
+            } => {
                 tally.other_histories += 1;
-                let count = self.received.len() as u64;
-                let expected = told.first_lost(self.session_id, count, self.session.epoch(HERE));
-                ensure(expected == Some(other_from), "a wrong event is named as lost", || {
-                    format!("{other_from} of {count}, expected {expected:?}")
-                })?;
-                let kept = usize::try_from(other_from.0 - 1).expect("no more than were received");
+                // Where the events that would tell are gone, no event is confirmed.
+                let is_unknown = !told.is_past_known && other_from == oldest_event_no;
+                if !is_unknown {
+                    self.check_lost(other_from, told)?;
+                }
+                let kept = usize::try_from(other_from.0 - 1).expect("few events");
+                if kept > self.received.len() {
+                    let gone =
+                        told.past_retention(self.session_id, self.received.len(), other_from)?;
+                    self.received.extend_from_slice(gone);
+                }
                 self.received.truncate(kept);
                 self.live.clear();
                 self.safe.clear();

@@ -76,8 +76,10 @@ impl CopyReader {
             Ok(CopyOutcome::AskAgain(_)) => self.ask(out),
             Ok(CopyOutcome::NotOurs) => {}
             Ok(CopyOutcome::Taken) if state.wanted == Switch::On => {
-                let gone =
-                    told.copies_past_retention(self.received.len(), state.previous_copy_no)?;
+                // A stream that resumes names the copy received last, if it is known.
+                let after = CopyNo(state.previous_copy_no.0 + 1);
+                let first = after.max(state.oldest_copy_no);
+                let gone = told.copies_past_retention(self.received.len(), first)?;
                 self.past_retention += u64::from(!gone.is_empty());
                 self.received.extend(gone);
                 for (index, (owner, report)) in self.received.iter().enumerate() {

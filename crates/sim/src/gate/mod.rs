@@ -392,7 +392,7 @@ impl Gate {
         start: Start<'_>,
     ) -> Result<(), Violation> {
         (self.told.current, self.told.ended) = (start.epoch, start.ended.to_vec());
-        self.told.retained_from = start.first_record;
+        self.told.retained_from = self.told.retained_from.max(start.first_record);
         self.return_by = Nanos(start.now.0 + self.plan.return_within.0);
         self.wires.process_has_started(&start.absent);
         let around = StartContext {
@@ -405,7 +405,9 @@ impl Gate {
         };
         let node = GateNode::start(process, &start, &around);
         let failed = |error| Violation::new("the gateway does not start", error);
-        self.node = Some(node.map_err(failed)?);
+        let mut node = node.map_err(failed)?;
+        self.told.is_past_known = start.first_record == 1 || node.checkpoints().is_beginning();
+        self.node = Some(node);
         Ok(())
     }
 
