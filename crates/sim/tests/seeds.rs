@@ -32,7 +32,7 @@ fn no_seed_breaks_a_rule_and_every_fault_is_met() {
 
 #[test]
 fn every_client_is_told_its_own_reports_once_and_in_order() {
-    let report = run_seeds(Front::Gateway, 1..251, |_, _| {});
+    let report = run_seeds(Front::Gateway, 1..301, |_, _| {});
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     let (total, gate) = (report.total, report.total.gate);
     for (what, count) in [
