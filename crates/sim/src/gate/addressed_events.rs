@@ -101,7 +101,7 @@ impl AddressedEvents {
         self.sessions.clear();
         self.copied.clear();
         self.live.clear();
-        self.retained_from = 0;
+        self.retained_from = self.retained_from.min(events.len() as u64 + 1);
         for (record, bytes) in (1..).zip(events) {
             let event = Event::decode(bytes).expect("it was decoded when it was seen");
             self.note(record, &event, bytes);
