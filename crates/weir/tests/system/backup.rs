@@ -179,7 +179,8 @@ fn a_damaged_backup_is_refused_by_file_and_place_and_an_interrupted_restore_does
     assert!(check().status.success(), "{}", said(&check()));
     let mut names: Vec<_> =
         std::fs::read_dir(&backup).unwrap().map(|entry| entry.unwrap().path()).collect();
-    names.retain(|path| path.to_string_lossy().contains("partition-1"));
+    let is_segment = |name: &str| name.contains("partition-1.") && name.contains(".wlog.");
+    names.retain(|path| is_segment(&path.to_string_lossy()));
     let path = &names[0];
     let mut bytes = std::fs::read(path).unwrap();
     bytes[4096 + 70] ^= 4;
