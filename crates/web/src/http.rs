@@ -148,7 +148,11 @@ impl HttpServer {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => self.admit(stream, peer, closing.clone()),
+                Ok((stream, peer)) => {
+                    self.admit(stream, peer, closing.clone());
+                    // A connection that made place has its descriptor until its task has run.
+                    tokio::task::yield_now().await;
+                }
                 Err(error) => {
                     self.slots.figures.accept_failures.fetch_add(1, Ordering::Relaxed);
                     if let Some(suppressed) = self.lines.permit(monotonic_now()) {
