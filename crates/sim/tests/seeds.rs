@@ -71,7 +71,13 @@ fn every_client_is_told_its_own_reports_once_and_in_order() {
 fn seeds_that_once_showed_a_fault_stay_clean() {
     let seeds: [(Front, &[u64]); 2] = [
         (Front::Crowd, &[358, 1191, 4970, 5040]),
-        (Front::Gateway, &[15, 25, 221, 824, 2113, 42826, 100_592, 110_213, 111_667]),
+        (
+            Front::Gateway,
+            &[
+                15, 25, 221, 824, 2113, 42826, 100_592, 110_213, 111_667, 504_888, 551_083,
+                552_793, 553_604,
+            ],
+        ),
     ];
     for (front, seeds) in seeds {
         for seed in seeds.iter().copied() {

@@ -387,6 +387,18 @@ mod tests {
     use crate::agent::tests::accepted;
     use crate::stores::WINDOW;
 
+    /// The request of a replica that has nothing.
+    fn first_of(source_id: PartitionId) -> FollowSource {
+        FollowSource {
+            history_high: 0,
+            history_low: 0,
+            position: 0,
+            session_id: SessionId(2),
+            chunk_no: 0,
+            source_id,
+        }
+    }
+
     #[test]
     fn a_snapshot_of_an_ended_history_keeps_no_other_from_beginning() {
         let source = PartitionId(1);
@@ -394,14 +406,7 @@ mod tests {
         let stream = SourceStream::new(source, WINDOW);
         let tail = EntryTail::new(Position(0));
         let mut followers = Followers::new(History { high: 7, low: 1 });
-        let follow = FollowSource {
-            history_high: 0,
-            history_low: 0,
-            position: 0,
-            session_id: SessionId(2),
-            chunk_no: 0,
-            source_id: source,
-        };
+        let follow = first_of(source);
         for snapshots in [1, 2] {
             let mut out = Vec::new();
             let mut from = FollowedState {
@@ -430,14 +435,7 @@ mod tests {
         let stream = SourceStream::new(source, WINDOW);
         let tail = EntryTail::new(Position(0));
         let mut followers = Followers::new(History { high: 7, low: 1 });
-        let ask = FollowSource {
-            history_high: 0,
-            history_low: 0,
-            position: 0,
-            session_id: SessionId(2),
-            chunk_no: 0,
-            source_id: source,
-        };
+        let ask = first_of(source);
         let mut answered = |connection, follow: FollowSource, now: u64| {
             assert!(followers.ask(connection, follow, Nanos(now)));
             let from = FollowedState {
@@ -476,14 +474,7 @@ mod tests {
         let stream = SourceStream::new(source, WINDOW);
         let tail = EntryTail::new(Position(0));
         let mut followers = Followers::new(History { high: 7, low: 1 });
-        let first = FollowSource {
-            history_high: 0,
-            history_low: 0,
-            position: 0,
-            session_id: SessionId(2),
-            chunk_no: 0,
-            source_id: source,
-        };
+        let first = first_of(source);
         let mut answered = |connection, chunk_no: u32, now: u64, is_own_snapshot_due| {
             let (history_high, history_low) = if chunk_no > 0 { (7, 1) } else { (0, 0) };
             let follow = FollowSource { history_high, history_low, chunk_no, ..first };

@@ -5,14 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_client::follower::{Follower, FollowerConfig};
+use weir_client::request::cancel_all;
 use weir_client::request::{Replace, cancel};
 use weir_client::{ClientError, OpenOrders};
-use weir_types::{
-    AccountId, ClOrdId, FirmId, InstrumentId, MassCancelScope, Nanos, OrderId, Price, Qty, Reason,
-    RequestNo, SessionId,
-};
-use weir_wire::Request;
-use weir_wire::order_entry::MassCancel;
+use weir_types::{ClOrdId, FirmId, InstrumentId, OrderId, Price, Qty, Reason, SessionId};
 
 use crate::support::following::{Following, OrderState, latest_states};
 use crate::support::trader::Trader;
@@ -208,24 +204,10 @@ fn a_follower_of_live_orders_is_told_when_one_ends() {
     following.until(&live([&alice, &bob]));
     trade(&mut alice, &mut bob, 31);
     following.until(&live([&alice, &bob]));
-    alice.ask(mass_cancel());
+    alice.ask(cancel_all(TRADING));
     alice.settle();
     following.until(&live([&alice, &bob]));
     assert!(following.states().values().all(|state| state.session_id == BOB.session_id));
-}
-
-fn mass_cancel() -> Request {
-    Request::MassCancel(MassCancel {
-        request_no: RequestNo::NONE,
-        cl_ord_id: ClOrdId::NONE,
-        sending_time: Nanos(0),
-        session_id: SessionId::NONE,
-        instrument_id: InstrumentId::NONE,
-        account_id: AccountId::NONE,
-        firm_id: FirmId::NONE,
-        partition_id: TRADING,
-        scope: MassCancelScope::Session,
-    })
 }
 
 #[test]

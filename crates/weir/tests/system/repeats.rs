@@ -1,12 +1,9 @@
 //! Repeated requests: the first answer is sent again, and nothing is executed again.
 
+use weir_client::request::cancel_all;
 use weir_client::request::{Replace, cancel, stamp};
-use weir_types::{
-    AccountId, ClOrdId, EventNo, ExecType, FirmId, InstrumentId, MassCancelScope, Nanos, OrderId,
-    Price, Qty, Reason, Rec, RequestNo, Seq, SessionId,
-};
+use weir_types::{ClOrdId, EventNo, ExecType, OrderId, Price, Qty, Reason, Rec, RequestNo, Seq};
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
-use weir_wire::order_entry::MassCancel;
 use weir_wire::{NodeMessage, Request};
 
 use crate::support::following::{Following, latest_states};
@@ -58,20 +55,6 @@ fn heard(wire: &mut Wire) -> Answer {
     })
 }
 
-fn mass_cancel() -> Request {
-    Request::MassCancel(MassCancel {
-        request_no: RequestNo::NONE,
-        cl_ord_id: ClOrdId::NONE,
-        sending_time: Nanos(0),
-        session_id: SessionId::NONE,
-        instrument_id: InstrumentId::NONE,
-        account_id: AccountId::NONE,
-        firm_id: FirmId::NONE,
-        partition_id: TRADING,
-        scope: MassCancelScope::Session,
-    })
-}
-
 /// Returns requests of every kind, each with the number of events it causes.
 fn requests() -> Vec<(Request, usize)> {
     let name = ClOrdId::from_number;
@@ -90,7 +73,7 @@ fn requests() -> Vec<(Request, usize)> {
         (unnamed.request(), 1), // no such order: rejected
         (cancel(name(4), name(2), INSTRUMENT), 1),
         (ALICE.buy(5, 50, 10), 1),
-        (mass_cancel(), 2),
+        (cancel_all(TRADING), 2),
         (ALICE.sell(6, 70, 4), 1),
         (ALICE.buy(7, 70, 4), 3), // New, and both sides of the trade
     ]
