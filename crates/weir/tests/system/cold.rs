@@ -281,7 +281,7 @@ fn a_damaged_file_is_named_and_what_is_newer_is_served() {
     // One is enough: a merge may make one of several, and remove some meanwhile.
     until("files", || (count(&m.node, "segments") > 0).then_some(()));
     let mut damaged: BTreeSet<PathBuf> = BTreeSet::new();
-    let mut following = until("a damaged file", || {
+    let following = until("a damaged file", || {
         // Flips a bit in the first block of each file, once. A merge may have read them before.
         let new = files(&m.home).into_iter().filter(|file| !damaged.contains(file));
         let new: Vec<_> = new.filter(|file| flip(file).is_ok()).collect();
