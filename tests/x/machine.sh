@@ -42,7 +42,7 @@ has_cc() { stub cc; }
 
 # has_rust VERSION: `cargo test --workspace` runs $machine/cargo-test.
 has_rust() {
-    stub rustc "echo 'rustc $1 (stub)'"
+    stub rustc "printf 'rustc $1 (stub)\nhost: x86_64-stub\n'"
     stub cargo '
         echo "cargo has WEIR_DATA=${WEIR_DATA-unset}" >>"$MACHINE/log"
         case "$*" in

@@ -376,6 +376,12 @@ END
     prints "  tests: the whole workspace"
     prints_last "4 passed, 1 failed, 0 skipped"
 
+    check "each test program has a limit"
+    has_all
+    echo 'echo "runs by $CARGO_TARGET_X86_64_STUB_RUNNER"' >>"$machine/cargo-test"
+    run test
+    prints "runs by timeout -v 20m"
+
     check "a Python that is too old skips its step"
     has_all
     has_python 10

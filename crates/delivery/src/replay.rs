@@ -194,8 +194,14 @@ impl SourceStream {
         }
     }
 
-    /// Ends the replay: the counters start from zero here.
-    pub fn end_replay(&mut self) {
-        self.counters = StreamCounters::default();
+    /// Ends the replay: completes a sweep whose resend was the last entry, and returns the
+    /// counters, which start from zero here.
+    ///
+    /// The sweep comes before anything that the caller makes the store discard now. A record that
+    /// is discarded first gets no tombstone, and the head would be before that of the original:
+    /// a reader who is further waits for a change that may never come.
+    pub fn end_replay(&mut self, store: &mut OrderStore) -> StreamCounters {
+        self.finish_sweep(store);
+        core::mem::take(&mut self.counters)
     }
 }

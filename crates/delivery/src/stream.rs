@@ -490,8 +490,9 @@ impl SourceStream {
         store: &mut OrderStore,
     ) -> BatchOutcome {
         if batch.flags.contains(BatchFlags::RESEND_BEGIN) && self.partial == 0 {
-            // A record that comes again has a later place than any in the store.
-            self.resend = Resend::Running(self.head(store));
+            // A record that comes again has a later place than any in the store. The end of an
+            // earlier resend may be later than all of them, and is no change that could be lost.
+            self.resend = Resend::Running(store.head());
         }
         if let Err((row_no, error)) = self.take_rows(rows, store) {
             if row_no > 1 {

@@ -244,8 +244,7 @@ pub fn recover<D: Disk, S: Disk>(
             tail.push(entry.bytes.to_vec());
         }
     }
-    let resends = stream.counters().resends;
-    stream.end_replay();
+    let resends = stream.end_replay(&mut store).resends;
     store.set_bytes_max(settings.bytes_max);
     let stream = stream.at_level(ack_level(config.durability));
     let journal = Journal::new(log, &config, last);

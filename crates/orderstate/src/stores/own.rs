@@ -203,7 +203,7 @@ pub fn recover(mut source: OwnSource<'_>, dir: &Path) -> anyhow::Result<OwnStore
     let Base { mut store, mut stream, markets, command, begun_after, is_rebuilt } = base;
     let needed = SnapshotsHold::of(&events, &snapshots.list()?);
     events.skip_to(stream.next_batch_no().0, store.epoch());
-    stream.end_replay();
+    let _ = stream.end_replay(&mut store);
     store.set_bytes_max(settings.bytes_max);
     let start = OwnStart {
         log,
