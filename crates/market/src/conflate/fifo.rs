@@ -116,6 +116,11 @@ impl Fifo {
         self.head + kept
     }
 
+    /// True when `turned` calls of [`Fifo::turn`] in this round have not reached this position.
+    pub(super) fn is_behind(&self, position: u64, turned: usize) -> bool {
+        position >= self.head + turned as u64
+    }
+
     /// Drops all items and the storage.
     pub(super) fn clear(&mut self) {
         *self = Fifo { head: self.head + self.items.len() as u64, ..Fifo::default() };

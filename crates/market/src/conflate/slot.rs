@@ -61,7 +61,7 @@ pub(super) struct Slot {
     pub(super) place: SlotState,
     pub(super) held: ConflatedState,
     pub(super) merged: MergedChanges,
-    /// Changes of dropped states, to be merged into the slot's next entry. Empty except during a
+    /// Changes of dropped items, to be merged into the slot's next entry. Empty except during a
     /// purge.
     pub(super) carried: MergedChanges,
     /// During a purge: the slot of the trade or status that precedes the next item of this slot.

@@ -453,3 +453,30 @@ proptest! {
         world.settle();
     }
 }
+
+/// Orders' changes that are lost while the snapshot after an earlier gap waits: they come before
+/// the changes that the snapshot has taken in.
+#[test]
+fn changes_lost_before_a_waiting_snapshot_are_its_oldest() {
+    let all = Pattern::parse(b"*").unwrap();
+    let terms = Subscription {
+        policy: Policy::SkipAndNotify,
+        queue_len_max: 2,
+        ..Subscription::new(all, Content::Orders)
+    };
+    let order = |id| Op::Change { id, kind: Kind::Orders, number: 0 };
+    let mut world = World::new();
+    world.step(&Op::Subscribe { subscriber: 0, terms });
+    world.step(&Op::Flush(usize::MAX));
+    while world.poll(0, 8) > 0 {}
+    // The third change makes the first two a gap, and stays itself.
+    for op in [order(0), order(0), order(0), Op::Flush(usize::MAX)] {
+        world.step(&op);
+    }
+    assert_eq!(world.poll(0, 1), 1, "the gap, behind which the snapshot waits");
+    // The snapshot takes the next change in. Those of another instrument fill the queue.
+    for op in [order(0), order(1), order(1), Op::Flush(usize::MAX)] {
+        world.step(&op);
+    }
+    world.settle();
+}

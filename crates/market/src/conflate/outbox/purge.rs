@@ -24,7 +24,7 @@ impl Outbox {
     pub(super) fn purge(&mut self, leaves_gaps: bool, is_out: impl Fn(&Slot) -> bool) {
         self.judge_frozen(leaves_gaps, &is_out);
         let mut kept = 0;
-        for _ in 0..self.fifo.len() {
+        for turned in 1..=self.fifo.len() {
             let mut item = self.fifo.turn();
             let is_slot_out = is_out(&self.slots[item.slot as usize]);
             if let Some(event_no) = item.event {
@@ -33,6 +33,10 @@ impl Outbox {
                 if is_item_out || event.is_doomed {
                     self.drop_event(item);
                     if !is_item_out {
+                        self.carry(item.slot, &event.entry);
+                        continue;
+                    }
+                    if leaves_gaps && self.has_state_behind(item.slot, turned) {
                         self.carry(item.slot, &event.entry);
                         continue;
                     }
@@ -103,6 +107,13 @@ impl Outbox {
         }
     }
 
+    /// True when the slot's state is behind the first `turned` items: the snapshot after an earlier
+    /// gap, whose changes are later than those of an event among them.
+    fn has_state_behind(&self, index: u32, turned: usize) -> bool {
+        let place = self.slots[index as usize].place;
+        matches!(place, SlotState::Queued(position) if self.fifo.is_behind(position, turned))
+    }
+
     /// Adds an event to its slot's gap. Returns true when the gap is new and needs the event's
     /// item.
     fn begin_gap(&mut self, index: u32, entry: &Entry) -> bool {
@@ -116,7 +127,7 @@ impl Outbox {
         true
     }
 
-    /// Carries the changes of a dropped state over to the slot's next entry.
+    /// Carries the changes of a dropped item over to the slot's next entry.
     fn carry(&mut self, index: u32, entry: &Entry) {
         let slot = &mut self.slots[index as usize];
         slot.carried = slot.carried.and(entry.merged);
