@@ -7,6 +7,7 @@
 mod crash_points;
 mod engine_oracle;
 mod market_lines;
+mod properties;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ enum Campaign {
     CrashPoints(crash_points::CrashArgs),
     /// Messages over two lossy lines, each compared with a model.
     MarketLines(market_lines::LinesArgs),
+    /// All property tests, each with many seeds.
+    Properties(properties::PropertiesArgs),
     /// A whole node at work for hours: what clients are told, and that nothing grows.
     Soak(soak::SoakArgs),
 }
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Campaign::EngineOracle(args) => engine_oracle::run(&args),
         Campaign::CrashPoints(args) => crash_points::run_campaign(&args),
         Campaign::MarketLines(args) => market_lines::run(&args),
+        Campaign::Properties(args) => properties::run(&args),
         Campaign::Soak(args) => soak::run(&args),
     }
 }
