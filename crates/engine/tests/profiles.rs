@@ -113,6 +113,40 @@ const WANTED: &[RulesWant] = &[
             },
         ],
     },
+    RulesWant {
+        rules: 3,
+        defaults: Some(0xd5b3_cca4_03b8_674b),
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0xb6a7_8546_508b_9134,
+                digest: 0x0049_5c1d_e8b7_0b81,
+                snapshot: 0x69eb_0b4c_7600_fb7f,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0xeceb_5f92_9f4c_4557,
+                digest: 0x9230_34e6_ca20_0a34,
+                snapshot: 0x2020_8e60_6a1f_49ce,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0x60ba_aa18_839e_8be9,
+                digest: 0x63ee_63e4_ac9d_34bd,
+                snapshot: 0x6e4f_03fa_8f10_90e6,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0x8a29_b2e0_e362_9ac3,
+                digest: 0x71df_024b_b921_7c58,
+                snapshot: 0x6f23_c202_3716_4875,
+            },
+        ],
+    },
 ];
 
 /// Returns the hash of the limits that every engine has by default and that can change an event: a
