@@ -48,16 +48,16 @@ pub struct EngineConfig {
     pub orders_per_account_max: u32,
     /// The maximum number of live orders of a firm's sessions where its definition has none.
     pub orders_per_firm_max: u32,
-    /// The most orders that a command ends for a mass cancel or a lost session, from 1: the rest
-    /// ends by ticks.
+    /// The changes of orders, from 1, behind which a command ends no other order for a mass cancel
+    /// or a lost session: the rest ends by ticks.
     pub sweep_ends_max: u32,
     /// The most orders and sessions that a command looks at for them, from 1; a tick looks at so
     /// many in proportion.
     pub sweep_visits_max: u32,
-    /// The changes of orders, from 1, behind which a tick fires no other timer, and the most orders
-    /// that it ends for mass cancels and lost sessions. Timers before another command have the same
-    /// bound. A partition adds one tick after the other while something is left; others' commands
-    /// come in between.
+    /// The changes of orders, from 1, behind which a tick fires no other timer, and behind which it
+    /// ends no other order for mass cancels and lost sessions, for these at least 2: each kind has
+    /// half. Timers before another command have the same bound. A partition adds one tick after the
+    /// other while something is left; others' commands come in between.
     pub tick_changes_max: u32,
     /// The maximum number of mass cancels in progress, operators' not counted; a session has at
     /// most one.

@@ -116,7 +116,7 @@ pub(crate) struct CheckpointParts {
 
 /// A sweep in progress.
 pub(crate) struct SweepParts {
-    /// Its place among all sweeps, the oldest first.
+    /// Its place among the sweeps of its kind, the one whose turn is next first.
     pub(crate) place: u64,
     /// The asking session, or the lost one.
     pub(crate) session_id: SessionId,

@@ -61,8 +61,14 @@ weir_plant::plants! {
         SweepTakesNewer,
         /// Ticks continue the sweeps in another order than in turn.
         NewestSweepFirst,
-        /// Sweeps go on while timers are due.
-        SweepBeforeTimers,
+        /// A tick's part for losses is all of it.
+        TickForLossesFirst,
+        /// A sweep cancels orders whose time to expire has come.
+        SweepBeforeExpiry,
+        /// A sweep does not wait for due changes of the phase.
+        SweepBeforePhase,
+        /// A sweep fires any number of due timers in a step.
+        SweepFiresUncounted,
         /// A session lost again during its sweep keeps the orders entered in between.
         SecondLossIgnored,
         /// A snapshot omits the number of orders that a sweep has ended.

@@ -1,22 +1,25 @@
 //! Sweeps: mass cancels, and cancels of lost sessions, in bounded steps.
 //!
-//! The command takes the first step; while something remains, each `Tick` takes a smaller one of
-//! the sweep whose turn it is, and if that one is over before the tick's bound, of the next too.
-//! Orders end by session in order of definition, and within a session by `rec`. Orders entered
-//! after the command are not touched.
+//! The command takes the first step; while something remains, each `Tick` takes smaller ones. Half
+//! of a tick is for losses, half for mass cancels, so that neither kind waits for the other, and a
+//! kind takes the part that the other has left. Among sweeps of a kind each has its turn; if it is
+//! over before the part is, the next one has its turn too. Orders end by session in order of
+//! definition, and within a session by `rec`. Orders entered after the command are not touched.
 //!
 //! | a step ends | when |
 //! | --- | --- |
 //! | the sweep | no session and no order remains in its scope |
-//! | the command's part | `sweep_ends_max` orders ended, or `sweep_visits_max` visits were made |
-//! | a tick's part | `tick_changes_max` orders ended, or so many visits in proportion |
+//! | the command's part | `sweep_ends_max` orders changed, or `sweep_visits_max` visits were made |
+//! | the parts of a tick | `tick_changes_max` orders changed, or so many visits in proportion |
 //!
 //! A visit is a session entered or an order looked at, ended or not. The loss of a session with
 //! orders takes no first step while another loss is in progress: hundreds of sessions may be lost
 //! at once, and their commands come one behind the other.
 //!
-//! No sweep takes a step while a timer is due: an order that has to expire before the command's
-//! time expires, and an instrument that has to close before it is closed.
+//! Timers may be due that come before the end of an order: a change of its instrument's phase, and
+//! its own expiry. The step fires them when it is at the order, and counts their changes as its
+//! own. So no order is cancelled whose time to expire has come, and no sweep waits for the timers
+//! of other instruments, or for other orders' expiries.
 //!
 //! INVARIANT: between commands a sweep's next order lives, belongs to the session at which the
 //! sweep is, and is not newer than its bound.
@@ -58,6 +61,15 @@ impl SweepScope {
     }
 }
 
+/// The kinds of sweeps. Those of a kind take turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SweepKind {
+    /// The cancel of a lost session's orders.
+    Loss,
+    /// A mass cancel.
+    MassCancel,
+}
+
 /// A mass cancel, or the cancel of a lost session's orders, in progress.
 #[derive(Clone, Copy)]
 pub(crate) struct Sweep {
@@ -81,36 +93,54 @@ pub(crate) struct Sweep {
 
 /// The part of sweeps that a command or a tick still takes.
 struct SweepPart {
-    ends_left: u32,
+    changes_left: u32,
     visits_left: u32,
 }
 
 impl SweepPart {
     fn of_command(config: &EngineConfig) -> SweepPart {
-        SweepPart { ends_left: config.sweep_ends_max, visits_left: config.sweep_visits_max }
+        SweepPart { changes_left: config.sweep_ends_max, visits_left: config.sweep_visits_max }
     }
 
-    fn of_tick(config: &EngineConfig) -> SweepPart {
-        let visits_left = tick_visits_max(config);
-        SweepPart { ends_left: config.tick_changes_max, visits_left }
+    /// Returns a tick's parts: for losses, and for mass cancels.
+    fn halves_of_tick(config: &EngineConfig) -> [SweepPart; 2] {
+        let halves = |whole: u32| [whole.div_ceil(2), whole / 2];
+        let changes = halves(config.tick_changes_max.max(2));
+        let visits = halves(tick_visits_max(config));
+        [0, 1].map(|half| SweepPart { changes_left: changes[half], visits_left: visits[half] })
     }
 
     fn is_over(&self) -> bool {
-        self.ends_left == 0 || self.visits_left == 0
+        self.changes_left == 0 || self.visits_left == 0
+    }
+
+    /// Returns true if a turn has room for the look at its sweep and for a visit.
+    fn has_turn(&self) -> bool {
+        self.changes_left > 0 && self.visits_left > 1
+    }
+
+    /// Takes the rest of another part.
+    fn add(&mut self, rest: &SweepPart) {
+        self.changes_left += rest.changes_left;
+        self.visits_left += rest.visits_left;
     }
 }
 
 /// Returns the most visits of a tick, in the proportion of a command's to its ends. The look at a
-/// sweep whose turn it is counts as one: with two each tick gets on.
+/// sweep whose turn it is counts as one: with two for each kind, both get on.
 pub(crate) fn tick_visits_max(config: &EngineConfig) -> u32 {
     let [of_command, ends, of_tick] =
         [config.sweep_visits_max, config.sweep_ends_max, config.tick_changes_max].map(u64::from);
-    u32::try_from(of_command * of_tick / ends).unwrap_or(u32::MAX).max(2)
+    u32::try_from(of_command * of_tick / ends).unwrap_or(u32::MAX).max(4)
 }
 
 impl Sweep {
+    pub(crate) fn kind(&self) -> SweepKind {
+        if self.request_no.is_none() { SweepKind::Loss } else { SweepKind::MassCancel }
+    }
+
     pub(crate) fn is_of_lost(&self) -> bool {
-        self.request_no.is_none()
+        self.kind() == SweepKind::Loss
     }
 }
 
@@ -143,10 +173,10 @@ impl Engine {
         }
     }
 
-    /// Takes a sweep's first step, unless timers are due, and files it when something remains.
+    /// Takes a sweep's first step, and files it when something remains.
     pub(crate) fn begin_sweep<S: EventSink>(&mut self, mut sweep: Sweep, out: &mut S) {
         let mut part = SweepPart::of_command(&self.config);
-        let is_over = !self.sweeps_wait() && self.step_sweep(&mut sweep, &mut part, out);
+        let is_over = self.step_sweep(&mut sweep, &mut part, out);
         let (asker, is_asked) = (sweep_asker(&sweep), !sweep.is_of_lost());
         match (is_over, is_asked) {
             (true, true) => self.say_done(asker, sweep.cl_ord_id, sweep.ended_count, out),
@@ -190,22 +220,38 @@ impl Engine {
         }
     }
 
-    /// Takes a tick's steps, each of the sweep whose turn it is: none waits for another to end, and
-    /// those with few orders left share a tick.
+    /// Takes a tick's steps: half of them is for losses, half for mass cancels, and each kind takes
+    /// the rest of the other's.
     pub(crate) fn continue_sweeps<S: EventSink>(&mut self, out: &mut S) {
-        if self.sweeps_wait() {
+        if self.sweeps.is_empty() {
             return;
         }
         if plant::is(Plant::NewestSweepFirst) {
             self.sweeps.reverse();
         }
-        let mut part = SweepPart::of_tick(&self.config);
-        while !part.is_over()
-            && let Some(mut sweep) = self.sweeps.pop_front()
+        let [mut of_losses, mut of_others] = SweepPart::halves_of_tick(&self.config);
+        if plant::is(Plant::TickForLossesFirst) {
+            of_losses.add(&of_others);
+            of_others = SweepPart { changes_left: 0, visits_left: 0 };
+        }
+        self.step_in_turn(SweepKind::Loss, &mut of_losses, out);
+        of_others.add(&of_losses);
+        self.step_in_turn(SweepKind::MassCancel, &mut of_others, out);
+        self.step_in_turn(SweepKind::Loss, &mut of_others, out);
+        if plant::is(Plant::NewestSweepFirst) {
+            self.sweeps.reverse();
+        }
+    }
+
+    /// Takes steps of sweeps of a kind, each of the sweep whose turn it is: none waits for another
+    /// to end, and those with few orders left share a tick.
+    fn step_in_turn<S: EventSink>(&mut self, kind: SweepKind, part: &mut SweepPart, out: &mut S) {
+        while part.has_turn()
+            && let Some(mut sweep) = self.sweeps.pop_front(kind)
         {
             // A sweep that finds nothing is a look at it.
             part.visits_left -= 1;
-            let is_over = self.step_sweep(&mut sweep, &mut part, out);
+            let is_over = self.step_sweep(&mut sweep, part, out);
             if !is_over {
                 self.sweeps.push_back(sweep);
             } else if !sweep.is_of_lost() {
@@ -214,14 +260,6 @@ impl Engine {
                 self.say_done_late(asker, done, out);
             }
         }
-        if plant::is(Plant::NewestSweepFirst) {
-            self.sweeps.reverse();
-        }
-    }
-
-    /// Returns true while a timer is due, whose instrument's orders a sweep might reach.
-    fn sweeps_wait(&self) -> bool {
-        self.timers.is_due(self.time) && !plant::is(Plant::SweepBeforeTimers)
     }
 
     /// Takes a step; returns true when nothing remains.
@@ -241,6 +279,9 @@ impl Engine {
             }
             part.visits_left -= 1;
             let slot = sweep.next;
+            if self.timers.is_due(self.time) && self.fire_before_end(sweep, part, out) {
+                continue;
+            }
             self.aim(sweep, self.orders[slot].session_next);
             if !self.is_swept(sweep, &self.orders[slot]) {
                 continue;
@@ -249,10 +290,34 @@ impl Engine {
             let reason = if sweep.is_of_lost() { Reason::SessionLost } else { Reason::MassCancel };
             let request_no = if is_own { sweep.request_no } else { RequestNo::NONE };
             self.cancel_resting(slot, reason, request_no, out);
-            part.ends_left -= 1;
+            part.changes_left -= 1;
             sweep.ended_count += 1;
         }
         sweep.next == NIL && self.session_to_enter(sweep).is_none()
+    }
+
+    /// Fires a due timer that comes before the end of the sweep's next order; returns false without
+    /// one. The timer may end that order and others.
+    #[cold]
+    fn fire_before_end<S: EventSink>(
+        &mut self,
+        sweep: &mut Sweep,
+        part: &mut SweepPart,
+        out: &mut S,
+    ) -> bool {
+        if !self.is_in_scope(sweep, &self.orders[sweep.next]) {
+            return false;
+        }
+        let Some(due) = self.due_before_end(sweep.next) else { return false };
+        // An order that the timer ends may be the sweep's next one.
+        self.sweeps.push_front(*sweep);
+        let change_count = self.fire(due, out);
+        *sweep = self.sweeps.pop_front(sweep.kind()).expect("it was added just now");
+        let change_count = u32::try_from(change_count).unwrap_or(u32::MAX);
+        if !plant::is(Plant::SweepFiresUncounted) {
+            part.changes_left = part.changes_left.saturating_sub(change_count);
+        }
+        true
     }
 
     /// Makes `slot` a sweep's next order; where it is none, or too new, the session is over.
@@ -284,17 +349,19 @@ impl Engine {
 
     /// Returns true if the sweep ends the order: now, since phases may change in between.
     fn is_swept(&self, sweep: &Sweep, order: &Order) -> bool {
-        if sweep.is_of_lost() {
-            return true;
-        }
-        let is_in_scope = match sweep.scope {
+        let reaches_closed =
+            sweep.is_of_lost() || self.sessions[sweep.session].role == Role::Operator;
+        self.is_in_scope(sweep, order)
+            && (reaches_closed || self.instruments[order.instrument].phase != Phase::Closed)
+    }
+
+    /// Returns true if the sweep covers the order, which is of a session that the sweep enters.
+    fn is_in_scope(&self, sweep: &Sweep, order: &Order) -> bool {
+        let is_of_account = match sweep.scope {
             SweepScope::Account(account) => order.account == account,
             SweepScope::Session | SweepScope::Firm(_) | SweepScope::Partition => true,
         };
-        let is_operator = self.sessions[sweep.session].role == Role::Operator;
-        is_in_scope
-            && (sweep.instrument == NIL || order.instrument == sweep.instrument)
-            && (is_operator || self.instruments[order.instrument].phase != Phase::Closed)
+        is_of_account && (sweep.instrument == NIL || order.instrument == sweep.instrument)
     }
 
     /// Moves sweeps past an order that ends.
@@ -331,7 +398,7 @@ impl Engine {
 
     /// Returns all sweeps as one word, for the digest.
     pub(crate) fn sweeps_word(&self) -> u64 {
-        let words = (0..).zip(self.sweeps.in_turn()).map(|(place, sweep)| {
+        let words = self.sweeps.in_turn().map(|(place, sweep)| {
             let next = match sweep.next {
                 NIL => self.session_to_enter(sweep).map(|session| (session, Rec::NONE)),
                 slot => Some((sweep.at, self.orders[slot].rec)),

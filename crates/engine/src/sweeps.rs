@@ -1,27 +1,29 @@
-//! The sweeps in progress, in turn, with an index by their next orders: the end of an order costs
-//! no look at the sweeps that are elsewhere.
+//! The sweeps in progress, losses and mass cancels each in turn, with an index by their next
+//! orders: the end of an order costs no look at the sweeps that are elsewhere.
 //!
-//! INVARIANT: a session has at most one sweep of a request and one of its loss. Each sweep is in
-//! `turns` once, and in `aimed` if it has a next order.
+//! INVARIANT: a session has at most one sweep of a kind. Each sweep is in the turns of its kind
+//! once, and in `aimed` if it has a next order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::index::{NIL, Slot};
-use crate::sweep::Sweep;
+use crate::sweep::{Sweep, SweepKind};
 
-/// A sweep's session, and true for that of the session's loss.
-type SweepKey = (Slot, bool);
+/// A sweep's session and kind.
+type SweepKey = (Slot, SweepKind);
 
 fn key_of(sweep: &Sweep) -> SweepKey {
-    (sweep.session, sweep.is_of_lost())
+    (sweep.session, sweep.kind())
 }
 
 /// The sweeps in progress.
 #[derive(Default)]
 pub(crate) struct Sweeps {
     sweeps: BTreeMap<SweepKey, Sweep>,
-    /// The one whose turn is next first.
-    turns: VecDeque<SweepKey>,
+    /// The lost sessions, the one whose turn is next first.
+    loss_turns: VecDeque<Slot>,
+    /// The sessions with a mass cancel, likewise.
+    asked_turns: VecDeque<Slot>,
     /// The sweeps by their next order.
     aimed: BTreeSet<(Slot, SweepKey)>,
     /// The sessions with a mass cancel.
@@ -34,16 +36,23 @@ pub(crate) struct Sweeps {
 impl Sweeps {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.turns.is_empty()
+        self.sweeps.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.turns.len()
+        self.sweeps.len()
+    }
+
+    fn turns(&mut self, kind: SweepKind) -> &mut VecDeque<Slot> {
+        match kind {
+            SweepKind::Loss => &mut self.loss_turns,
+            SweepKind::MassCancel => &mut self.asked_turns,
+        }
     }
 
     /// Returns true while the orders of a lost session are being ended.
     pub(crate) fn has_lost(&self) -> bool {
-        self.turns.len() > self.asked.len()
+        !self.loss_turns.is_empty()
     }
 
     /// Returns the sessions with a mass cancel.
@@ -53,12 +62,12 @@ impl Sweeps {
 
     /// Returns a session's mass cancel.
     pub(crate) fn of_asked(&self, session: Slot) -> Option<Sweep> {
-        self.sweeps.get(&(session, false)).copied()
+        self.sweeps.get(&(session, SweepKind::MassCancel)).copied()
     }
 
     /// Returns the sweep of a lost session.
     pub(crate) fn of_lost(&self, session: Slot) -> Option<Sweep> {
-        self.sweeps.get(&(session, true)).copied()
+        self.sweeps.get(&(session, SweepKind::Loss)).copied()
     }
 
     /// Returns true if there is a sweep of the same session and kind.
@@ -68,7 +77,7 @@ impl Sweeps {
 
     /// Returns a sweep whose next order is `slot`.
     pub(crate) fn aimed_at(&mut self, slot: Slot) -> Option<Sweep> {
-        let (at, key) = *self.aimed.range((slot, (0, false))..).next()?;
+        let (at, key) = *self.aimed.range((slot, (0, SweepKind::Loss))..).next()?;
         if at != slot {
             return None;
         }
@@ -79,25 +88,43 @@ impl Sweeps {
         self.sweeps.get(&key).copied()
     }
 
-    /// Returns the sweeps, the one whose turn is next first.
-    pub(crate) fn in_turn(&self) -> impl Iterator<Item = &Sweep> {
-        self.turns.iter().map(|key| &self.sweeps[key])
+    /// Returns the losses, then the mass cancels, each with its place in its kind: zero for the one
+    /// whose turn is next.
+    pub(crate) fn in_turn(&self) -> impl Iterator<Item = (u64, &Sweep)> {
+        self.of_kind(SweepKind::Loss).chain(self.of_kind(SweepKind::MassCancel))
     }
 
-    /// Adds a sweep behind the others.
+    fn of_kind(&self, kind: SweepKind) -> impl Iterator<Item = (u64, &Sweep)> {
+        let turns = match kind {
+            SweepKind::Loss => &self.loss_turns,
+            SweepKind::MassCancel => &self.asked_turns,
+        };
+        (0..).zip(turns).map(move |(place, session)| (place, &self.sweeps[&(*session, kind)]))
+    }
+
+    /// Adds a sweep behind the others of its kind.
     pub(crate) fn push_back(&mut self, sweep: Sweep) {
-        let key = key_of(&sweep);
+        self.turns(sweep.kind()).push_back(sweep.session);
+        self.add(sweep);
+    }
+
+    /// Adds a sweep before the others of its kind.
+    pub(crate) fn push_front(&mut self, sweep: Sweep) {
+        self.turns(sweep.kind()).push_front(sweep.session);
+        self.add(sweep);
+    }
+
+    fn add(&mut self, sweep: Sweep) {
         assert!(!self.has_same(&sweep), "a session has one sweep of a kind");
-        self.turns.push_back(key);
         if !sweep.is_of_lost() {
             self.asked.insert(sweep.session);
         }
         self.put(sweep);
     }
 
-    /// Removes the sweep whose turn it is.
-    pub(crate) fn pop_front(&mut self) -> Option<Sweep> {
-        let key = self.turns.pop_front()?;
+    /// Removes the sweep of a kind whose turn it is.
+    pub(crate) fn pop_front(&mut self, kind: SweepKind) -> Option<Sweep> {
+        let key = (self.turns(kind).pop_front()?, kind);
         let sweep = self.sweeps.remove(&key).expect("each turn is a sweep's");
         self.aimed.remove(&(sweep.next, key));
         if !sweep.is_of_lost() {
@@ -117,9 +144,10 @@ impl Sweeps {
         }
     }
 
-    /// Reverses the turns.
+    /// Reverses the turns of each kind.
     pub(crate) fn reverse(&mut self) {
-        self.turns.make_contiguous().reverse();
+        self.loss_turns.make_contiguous().reverse();
+        self.asked_turns.make_contiguous().reverse();
     }
 }
 
@@ -167,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_keep_their_turns_and_are_found_by_session_and_kind() {
+    fn sweeps_of_a_kind_keep_their_turns_and_are_found_by_session() {
         let mut sweeps = Sweeps::default();
         for (session, request_no) in [(5, 0), (3, 9), (5, 8), (4, 0)] {
             sweeps.push_back(sweep(session, request_no, NIL));
@@ -176,12 +204,21 @@ mod tests {
         assert_eq!(sweeps.of_asked(5).map(|one| one.request_no), Some(RequestNo(8)));
         assert!(sweeps.of_lost(5).is_some() && sweeps.of_lost(3).is_none());
         sweeps.put(sweep(3, 9, 77));
+        sweeps.push_front(sweep(6, 0, NIL));
+        let places = |sweeps: &Sweeps| -> Vec<(u64, Slot, u64)> {
+            sweeps.in_turn().map(|(at, one)| (at, one.session, one.request_no.0)).collect()
+        };
+        let want = [(0, 6, 0), (1, 5, 0), (2, 4, 0), (0, 3, 9), (1, 5, 8)];
+        assert_eq!((places(&sweeps), sweeps.len()), (want.to_vec(), 5));
         let mut taken = Vec::new();
-        while let Some(one) = sweeps.pop_front() {
-            taken.push((one.session, one.request_no.0, one.next));
-            assert!(sweeps.aimed_at(77).is_some() == (taken.len() < 2));
+        for kind in [SweepKind::Loss, SweepKind::MassCancel] {
+            while let Some(one) = sweeps.pop_front(kind) {
+                taken.push((one.session, one.request_no.0, one.next));
+                assert!(sweeps.aimed_at(77).is_some() == (taken.len() < 4));
+            }
+            assert!(!sweeps.has_lost());
         }
-        assert_eq!(taken, [(5, 0, NIL), (3, 9, 77), (5, 8, NIL), (4, 0, NIL)]);
-        assert!(sweeps.is_empty() && !sweeps.has_lost() && sweeps.asked().is_empty());
+        assert_eq!(taken, [(6, 0, NIL), (5, 0, NIL), (4, 0, NIL), (3, 9, 77), (5, 8, NIL)]);
+        assert!(sweeps.is_empty() && sweeps.asked().is_empty());
     }
 }

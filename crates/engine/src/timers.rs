@@ -7,8 +7,8 @@
 //! | one of an instrument | then in that, a bust in that of the trade | all |
 //!
 //! So a command finds its own instrument as its time wants it, and timers of thousands of
-//! instruments that are due together hold up no command for long. Sweeps, which reach orders of all
-//! instruments, wait until no timer is due.
+//! instruments that are due together hold up no command for long. A sweep, which may reach orders
+//! of all instruments, fires those that come before the end of an order when it is at that order.
 //!
 //! Ends of calls and scheduled phases are in agendas, by time and by instrument.
 //!
@@ -88,11 +88,14 @@ pub(crate) struct Timers {
     schedule: Agenda<Phase>,
 }
 
-/// The next due timer. Variants are in the order in which equal deadlines fire.
+/// A due timer. Variants are in the order in which equal deadlines fire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+pub(crate) enum Due {
+    /// An order expires.
     Expiry(Rec),
+    /// A volatility call ends.
     CallEnd(InstrumentId),
+    /// A scheduled change of a phase.
     Scheduled(InstrumentId, Phase),
 }
 
@@ -186,6 +189,13 @@ impl Timers {
         next.filter(|(at, _)| *at <= now).map(|(_, due)| due)
     }
 
+    /// Returns true while a change of the instrument's phase is due by `now`.
+    fn changes_phase_of(&self, id: InstrumentId, now: Nanos) -> bool {
+        let call_end = self.call_ends.next_of(id).map(|(at, ())| at);
+        let scheduled = self.schedule.next_of(id).map(|(at, _)| at);
+        call_end.into_iter().chain(scheduled).any(|at| at <= now)
+    }
+
     /// Removes the next scheduled phase of an instrument.
     fn take_scheduled(&mut self, instrument_id: InstrumentId) {
         let taken = self.schedule.take_next_of(instrument_id);
@@ -235,9 +245,7 @@ impl Engine {
             && let Some((at, due)) = self.timers.next()
             && at <= self.time
         {
-            let before = self.seq;
-            self.fire(due, out);
-            left = left.saturating_sub((self.seq.0 - before.0).max(1));
+            left = left.saturating_sub(self.fire(due, out));
         }
         if !self.timers.is_due(self.time) {
             return;
@@ -250,10 +258,29 @@ impl Engine {
         }
     }
 
-    fn fire<S: EventSink>(&mut self, due: Due, out: &mut S) {
+    /// Returns the due timer that comes next before a cancel of the order in a sweep: the first of
+    /// its instrument while a change of the phase is due there, then its own expiry. Expiries of
+    /// other orders change nothing for it.
+    pub(crate) fn due_before_end(&self, slot: Slot) -> Option<Due> {
+        let order = &self.orders[slot];
+        let instrument_id = self.instruments[order.instrument].definition.instrument_id;
+        if self.timers.changes_phase_of(instrument_id, self.time)
+            && !plant::is(Plant::SweepBeforePhase)
+        {
+            return self.timers.next_of(order.instrument, instrument_id, self.time);
+        }
+        let is_due = order.expire_time != Nanos(0)
+            && order.expire_time <= self.time
+            && !plant::is(Plant::SweepBeforeExpiry);
+        is_due.then_some(Due::Expiry(order.rec))
+    }
+
+    /// Fires a timer and returns the number of changes of orders: at least one.
+    pub(crate) fn fire<S: EventSink>(&mut self, due: Due, out: &mut S) -> u64 {
+        let before = self.seq;
         match due {
             Due::Expiry(rec) => {
-                let slot = self.orders.find_rec(rec).expect("the first expiry is a live order's");
+                let slot = self.orders.find_rec(rec).expect("an expiry is a live order's");
                 let change = Change::new(ExecType::Expired, OrdStatus::Expired, RequestNo::NONE);
                 self.end_resting(slot, &change, out);
             }
@@ -270,6 +297,7 @@ impl Engine {
                 }
             }
         }
+        (self.seq.0 - before.0).max(1)
     }
 
     fn timed_instrument(&self, instrument_id: InstrumentId) -> Slot {

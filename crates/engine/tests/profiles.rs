@@ -13,6 +13,9 @@
 //!   command logs record the version, and a start that would execute commands of another one is
 //!   refused (`docs/adr/0018-versions-of-rules.md`). The snapshots of the version before must stay
 //!   readable.
+//! * `defaults` changed: a limit of `EngineConfig::new` did, and an older log gives other events
+//!   once it reaches the limit, which the scripts, with limits of their own, do not see. As for
+//!   `digest`: a version and a row.
 //! * `snapshot` alone changed: its format did. It has a version; old ones must be refused or read.
 //!
 //! Never record a new value only because the test fails. The test of the versions notices rows that
@@ -35,6 +38,8 @@ struct Want {
 /// The results of a version of the rules.
 struct RulesWant {
     rules: u32,
+    /// The [`defaults`]; none of the version that had other limits.
+    defaults: Option<u64>,
     scripts: [Want; 4],
 }
 
@@ -42,6 +47,7 @@ struct RulesWant {
 const WANTED: &[RulesWant] = &[
     RulesWant {
         rules: 1,
+        defaults: None,
         scripts: [
             Want {
                 seed: 1,
@@ -75,6 +81,7 @@ const WANTED: &[RulesWant] = &[
     },
     RulesWant {
         rules: 2,
+        defaults: Some(0xd5b3_cca4_03b8_674b),
         scripts: [
             Want {
                 seed: 1,
@@ -106,7 +113,78 @@ const WANTED: &[RulesWant] = &[
             },
         ],
     },
+    RulesWant {
+        rules: 3,
+        defaults: Some(0xd5b3_cca4_03b8_674b),
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0xb6a7_8546_508b_9134,
+                digest: 0x0049_5c1d_e8b7_0b81,
+                snapshot: 0x69eb_0b4c_7600_fb7f,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0xeceb_5f92_9f4c_4557,
+                digest: 0x9230_34e6_ca20_0a34,
+                snapshot: 0x2020_8e60_6a1f_49ce,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0x60ba_aa18_839e_8be9,
+                digest: 0x63ee_63e4_ac9d_34bd,
+                snapshot: 0x6e4f_03fa_8f10_90e6,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0x8a29_b2e0_e362_9ac3,
+                digest: 0x71df_024b_b921_7c58,
+                snapshot: 0x6f23_c202_3716_4875,
+            },
+        ],
+    },
 ];
+
+/// Returns the hash of the limits that every engine has by default and that can change an event: a
+/// new one is added here, with a new version of the rules.
+fn defaults() -> u64 {
+    let EngineConfig {
+        partition_id: _,
+        orders_max,
+        orders_per_session_max,
+        orders_per_account_max,
+        orders_per_firm_max,
+        sweep_ends_max,
+        sweep_visits_max,
+        tick_changes_max,
+        sweeps_max,
+        accounts_max,
+        sessions_max,
+        firms_max,
+        instruments_max,
+        positions_max,
+        trades_max,
+        hash_seed: _,
+        memory: _,
+        checkpoint_interval,
+        is_digested,
+        outcomes_max,
+        has_risk,
+    } = EngineConfig::new(PartitionId(1));
+    let of_orders =
+        [orders_max, orders_per_session_max, orders_per_account_max, orders_per_firm_max];
+    let of_steps = [sweep_ends_max, sweep_visits_max, tick_changes_max, sweeps_max];
+    let of_tables = [accounts_max, sessions_max, firms_max, instruments_max, positions_max];
+    let limits = [&of_orders[..], &of_steps, &of_tables, &[trades_max]].concat();
+    let others =
+        [checkpoint_interval, is_digested.into(), u64::from(outcomes_max), has_risk.into()];
+    let words = limits.into_iter().map(u64::from).chain(others);
+    words.fold(HASH_START, |hash, word| hashed(hash, &word.to_le_bytes()))
+}
 
 /// Returns the expected results of this engine.
 fn wanted() -> &'static [Want; 4] {
@@ -274,9 +352,20 @@ fn each_version_of_the_rules_has_digests_of_its_own() {
     }
     assert_eq!(WANTED.last().map(|row| row.rules), Some(RULES_VERSION), "this engine's row");
     for pair in WANTED.windows(2) {
-        let digests = |row: &RulesWant| row.scripts.each_ref().map(|want| want.digest);
+        let digests =
+            |row: &RulesWant| (row.defaults, row.scripts.each_ref().map(|want| want.digest));
         assert_ne!(digests(&pair[0]), digests(&pair[1]), "version {}", pair[1].rules);
     }
+}
+
+#[test]
+fn the_default_limits_are_those_of_the_rules() {
+    let wanted = WANTED.last().and_then(|row| row.defaults).expect("each new version has them");
+    assert!(
+        defaults() == wanted,
+        "rules {RULES_VERSION}: {:#018x}, not {wanted:#018x}; read the top of this file",
+        defaults()
+    );
 }
 
 proptest! {

@@ -263,8 +263,8 @@ fn a_snapshot_within_a_sweep_restores_it() {
         told.extend(events);
     }
     let dones = told.iter().filter(|e| matches!(e, Event::Plain(PlainEvent::RequestDone(_))));
-    // Of the mass cancel's orders two were ended as a lost session's.
-    assert_eq!(dones.map(|e| done_of(e).affected_count).collect::<Vec<_>>(), [5]);
+    // Of the mass cancel's orders five were ended as a lost session's.
+    assert_eq!(dones.map(|e| done_of(e).affected_count).collect::<Vec<_>>(), [3]);
     assert_eq!(desk.engine.digest(), restored.digest());
     assert_eq!(desk.engine.state_hash(), restored.state_hash());
 }
@@ -314,4 +314,175 @@ fn the_losses_of_many_sessions_end_no_more_by_their_commands_than_one_does() {
     assert_eq!(tick(&mut desk), losses(&["a4", "a5", "a6"]));
     assert_eq!(tick(&mut desk), losses(&["a7", "a8"]), "Bob's loss finds nothing left");
     assert_eq!((desk.engine.next_deadline(), desk.engine.live_order_count()), (None, 0));
+}
+
+/// The number of each session's orders on a [`full_desk`].
+const EACH: usize = 40;
+
+/// Returns a desk with steps of four orders and [`EACH`] bids of each session: `a1`, `n1`, `b1` and
+/// so on.
+fn full_desk(tick_changes_max: u32) -> Desk {
+    let mut desk = Desk::with_config(EngineConfig {
+        sweep_ends_max: 4,
+        sweep_visits_max: 32,
+        tick_changes_max,
+        ..EngineConfig::new(HERE)
+    });
+    desk.furnish();
+    for number in 1..=EACH {
+        for (session_id, account_id, letter) in
+            [(ALICE, RICH, 'a'), (ANNA, RICH, 'n'), (BOB, OTHER, 'b')]
+        {
+            let text = format!("{letter}{number}");
+            desk.order(NewOrder { session_id, account_id, ..buy(80, 1, &text) });
+        }
+    }
+    desk
+}
+
+/// Begins to cancel all orders of Bob, and returns the number of ticks until they have ended;
+/// `others` act before each.
+fn ticks_until_ended(
+    desk: &mut Desk,
+    begin: impl Fn(&mut Desk) -> Vec<String>,
+    others: impl Fn(&mut Desk),
+) -> usize {
+    let count = |told: &[String]| told.iter().filter(|line| line.starts_with('b')).count();
+    let (mut ended, mut ticks) = (count(&begin(desk)), 0);
+    while ended < EACH {
+        others(desk);
+        assert_eq!(desk.engine.next_deadline(), AT_ONCE, "{ended} have ended");
+        ended += count(&tick(desk));
+        ticks += 1;
+    }
+    ticks
+}
+
+#[test]
+fn a_loss_lasts_twice_as_long_beside_mass_cancels_that_find_nothing_and_no_longer() {
+    let lose_bob = |desk: &mut Desk| lose(desk, BOB);
+    assert_eq!(ticks_until_ended(&mut full_desk(4), lose_bob, |_| ()), 9);
+    let look_for_roses = |desk: &mut Desk| {
+        for (session_id, scope) in [
+            (ALICE, MassCancelScope::Firm),
+            (ANNA, MassCancelScope::Firm),
+            (OPERATOR, MassCancelScope::Instrument),
+        ] {
+            // Again as soon as it is over; before it is refused.
+            ask(desk, MassCancel { instrument_id: ROSE, ..mass_cancel(session_id, scope) });
+        }
+    };
+    let mut desk = full_desk(4);
+    look_for_roses(&mut desk);
+    assert_eq!(desk.engine.next_deadline(), AT_ONCE);
+    assert_eq!(ticks_until_ended(&mut desk, lose_bob, look_for_roses), 18);
+    // With one change in a tick each kind has one.
+    assert_eq!(ticks_until_ended(&mut full_desk(1), lose_bob, look_for_roses), 36);
+}
+
+#[test]
+fn a_mass_cancel_lasts_twice_as_long_beside_losses_and_no_longer() {
+    let by_bob = |desk: &mut Desk| ask(desk, mass_cancel(BOB, MassCancelScope::Session));
+    assert_eq!(ticks_until_ended(&mut full_desk(4), by_bob, |_| ()), 9);
+    let mut desk = full_desk(4);
+    for session_id in [ALICE, ANNA] {
+        lose(&mut desk, session_id);
+    }
+    assert_eq!(ticks_until_ended(&mut desk, by_bob, |_| ()), 18);
+}
+
+/// Returns [`desk`] with two bids of Anna, and 20 of Bob in an instrument whose time to expire has
+/// come: `b1` to `b20`.
+fn crowded_desk(instrument_id: InstrumentId) -> Desk {
+    let mut desk = desk();
+    for number in 1..=2 {
+        desk.order(NewOrder { session_id: ANNA, ..buy(80, 1, &format!("n{number}")) });
+    }
+    add_crowd(&mut desk, instrument_id);
+    desk
+}
+
+fn add_crowd(desk: &mut Desk, instrument_id: InstrumentId) {
+    for number in 1..=20 {
+        let order = NewOrder { instrument_id, ..bob(buy(70, 1, &format!("b{number}"))) };
+        desk.order(until(5_000, order));
+    }
+    desk.clock = 6_000;
+}
+
+fn until(end: u64, order: NewOrder) -> NewOrder {
+    NewOrder { time_in_force: TimeInForce::Gtd, expire_time: Nanos(end), ..order }
+}
+
+/// Returns the expiries of Bob's orders, of which a tick or command fires three.
+fn crowd(numbers: [u32; 3]) -> Vec<String> {
+    numbers.map(|number| format!("b{number} Expired None")).to_vec()
+}
+
+#[test]
+fn a_crowd_of_due_timers_stops_no_sweep() {
+    let losses = |names: &[&str]| ends(names, Reason::SessionLost);
+    for instrument_id in [TULIP, ROSE] {
+        let mut desk = crowded_desk(instrument_id);
+        assert_eq!(cancel_all(&mut desk), [crowd([1, 2, 3]), masses(&["a1", "a2", "a3"])].concat());
+        assert_eq!(tick(&mut desk), [crowd([4, 5, 6]), masses(&["a4", "a5", "a6"])].concat());
+        let rest = [masses(&["a7", "a8"]), vec!["done 8".to_owned()]].concat();
+        assert_eq!(tick(&mut desk), [crowd([7, 8, 9]), rest].concat());
+        let mut desk = crowded_desk(instrument_id);
+        assert_eq!(
+            lose(&mut desk, ALICE),
+            [crowd([1, 2, 3]), losses(&["a1", "a2", "a3"])].concat()
+        );
+        assert_eq!(tick(&mut desk), [crowd([4, 5, 6]), losses(&["a4", "a5", "a6"])].concat());
+    }
+}
+
+#[test]
+fn a_mass_cancel_of_few_orders_is_over_at_once_behind_a_crowd_of_due_timers() {
+    for instrument_id in [TULIP, ROSE] {
+        let mut desk = crowded_desk(instrument_id);
+        let by_anna = mass_cancel(ANNA, MassCancelScope::Session);
+        let done = |count: u64| vec![format!("done {count}")];
+        let told = ask(&mut desk, by_anna);
+        assert_eq!(told, [crowd([1, 2, 3]), masses(&["n1", "n2"]), done(2)].concat());
+        let told = ask(&mut desk, by_anna);
+        assert_eq!(told, [crowd([4, 5, 6]), done(0)].concat(), "none is in progress");
+    }
+}
+
+#[test]
+fn timers_that_a_step_fires_count_as_its_own_changes() {
+    let mut desk = Desk::with_config(small());
+    desk.furnish();
+    for number in 1..=5 {
+        desk.order(until(5_500, buy(90, 1, &format!("a{number}"))));
+    }
+    desk.order(buy(90, 1, "a6"));
+    add_crowd(&mut desk, ROSE);
+    let expired = |names: &[&str]| -> Vec<String> {
+        names.iter().map(|name| format!("{name} Expired None")).collect()
+    };
+    assert_eq!(lose(&mut desk, ALICE), [crowd([1, 2, 3]), expired(&["a1", "a2", "a3"])].concat());
+    let rest = [expired(&["a4", "a5"]), ends(&["a6"], Reason::SessionLost)].concat();
+    assert_eq!(tick(&mut desk), [crowd([4, 5, 6]), rest].concat());
+}
+
+#[test]
+fn a_due_change_of_the_phase_comes_before_the_end_of_an_order() {
+    for is_loss in [false, true] {
+        let mut desk = Desk::with_config(small());
+        desk.furnish();
+        desk.order(buy(90, 1, "a"));
+        desk.order(NewOrder { time_in_force: TimeInForce::Day, ..buy(90, 1, "d") });
+        step(&mut desk, "schedule 5500 closed");
+        // These come first, and are more than the timers before a command.
+        add_crowd(&mut desk, ROSE);
+        let (told, end) = if is_loss {
+            (lose(&mut desk, ALICE), ends(&["a"], Reason::SessionLost))
+        } else {
+            (cancel_all(&mut desk), vec!["done 0".to_owned()])
+        };
+        let closed = ["phase Closed", "d Expired None"].map(str::to_owned).to_vec();
+        assert_eq!(told, [crowd([1, 2, 3]), closed, end].concat());
+    }
 }

@@ -499,8 +499,16 @@ impl<L: SequencedLog + Send> Partition<L> {
         if applied % PUBLISH_EVERY != 0 {
             self.publish();
         }
+        if self.ticks.is_behind() && !self.is_due() {
+            self.ticks.catch_up();
+        }
         self.tell_ends(self.engine.position().next());
         applied
+    }
+
+    /// Returns true if something is due in the engine at its own time.
+    fn is_due(&self) -> bool {
+        self.engine.next_deadline().is_some_and(|at| at <= self.engine.time())
     }
 
     fn apply_one(&mut self, pending: &Pending, t3: Tsc) {
@@ -515,8 +523,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.engine.apply(position, log_time, command, &mut self.outbox);
         let t5 = self.recorder.record(trace, Point::T5);
         if matches!(command, Command::Tick) {
-            let is_due = |at| at <= self.engine.time();
-            self.ticks.applied(self.engine.next_deadline().is_some_and(is_due));
+            self.ticks.applied(self.is_due());
         }
         if trace.is_some() {
             let mut points = pending.points;

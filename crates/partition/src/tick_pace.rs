@@ -12,9 +12,9 @@
 //! `QUIET_TICKS`: the first order behind it waits for no more, and neither does the session whose
 //! reports they are fall behind.
 //!
-//! A tick waits only if the one before left something due: a single timer is on time. The pace
-//! decides the places of ticks in the log, and the log everything else: a replay has the same ticks
-//! at the same places.
+//! A tick waits only if the one before left something due that no command has done since: a single
+//! timer is on time, and takes one tick. The pace decides the places of ticks in the log, and the
+//! log everything else: a replay has the same ticks at the same places.
 
 use weir_types::Nanos;
 
@@ -27,7 +27,7 @@ pub(crate) struct TickPace {
     heard_at: Option<Nanos>,
     /// The ticks that are sequenced and not yet applied.
     under_way: u32,
-    /// True if the last applied tick left something due.
+    /// True if the last applied tick left something due, which may still be.
     is_behind: bool,
     /// The ticks of a batch while no other commands arrive, and the most while they do.
     quiet_count: u32,
@@ -99,6 +99,16 @@ impl TickPace {
     pub(crate) fn applied(&mut self, is_behind: bool) {
         self.under_way = self.under_way.checked_sub(1).expect("each tick is sequenced first");
         self.is_behind = is_behind;
+    }
+
+    /// Returns true if the last applied tick left something due.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Notes that nothing is due any more: another command has done the rest.
+    pub(crate) fn catch_up(&mut self) {
+        self.is_behind = false;
     }
 
     /// Notes a tick that the log did not take.

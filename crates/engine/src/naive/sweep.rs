@@ -1,13 +1,15 @@
-//! The naive engine's mass cancels and lost sessions: every step lists all that remains, and visits
-//! the first of it. None takes a step while a timer is due.
+//! The naive engine's mass cancels and lost sessions: every visit is the first of a list of all
+//! that remain.
 
 use weir_types::{
-    ExecType, FirmId, InstrumentId, MassCancelScope, Phase, Reason, Rec, RequestNo, Role, SessionId,
+    ExecType, FirmId, InstrumentId, MassCancelScope, Nanos, Phase, Reason, Rec, RequestNo, Role,
+    SessionId,
 };
 use weir_wire::order_entry::MassCancel;
 use weir_wire::{PlainEvent, Request};
 
 use super::say::News;
+use super::timers::Timer;
 use super::{NaiveEngine, Order, Session};
 use crate::config::EventSink;
 use crate::digest::{SweepParts, sweep_word};
@@ -72,7 +74,7 @@ impl NaiveEngine {
     fn begin<S: EventSink>(&mut self, mut sweep: Sweep, out: &mut S) {
         let (ends, visits) = (self.config.sweep_ends_max, self.config.sweep_visits_max);
         let mut left = Left { ends, visits };
-        let is_over = self.first_due().is_none() && self.step(&mut sweep, &mut left, out);
+        let is_over = self.step(&mut sweep, &mut left, out);
         if !is_over {
             self.sweeps.push(sweep);
         }
@@ -87,22 +89,34 @@ impl NaiveEngine {
         }
     }
 
-    /// Takes a tick's steps: of the next sweep in turn, and of the next while there is room.
+    /// Takes a tick's steps: losses have half of its ends and visits, the greater one of odd
+    /// numbers. Mass cancels have the rest, and losses again what is left then.
     pub(super) fn continue_all<S: EventSink>(&mut self, out: &mut S) {
-        if self.first_due().is_some() {
-            return;
-        }
-        let ends = self.config.tick_changes_max;
-        let mut left = Left { ends, visits: tick_visits_max(&self.config) };
-        while left.ends > 0 && left.visits > 0 && !self.sweeps.is_empty() {
+        let (ends, visits) = (self.config.tick_changes_max.max(2), tick_visits_max(&self.config));
+        let for_others = Left { ends: ends / 2, visits: visits / 2 };
+        let (ends, visits) = (ends - for_others.ends, visits - for_others.visits);
+        let left = self.continue_some(true, Left { ends, visits }, out);
+        let (ends, visits) = (left.ends + for_others.ends, left.visits + for_others.visits);
+        let left = self.continue_some(false, Left { ends, visits }, out);
+        self.continue_some(true, left, out);
+    }
+
+    /// Takes steps of losses, or of mass cancels: of the next in turn, and of the next while there
+    /// is room. Returns the room that is left.
+    fn continue_some<S: EventSink>(&mut self, is_loss: bool, mut left: Left, out: &mut S) -> Left {
+        while left.ends > 0
+            && left.visits > 1
+            && let Some(at) = self.sweeps.iter().position(|one| one.request.is_none() == is_loss)
+        {
             left.visits -= 1;
-            let mut sweep = self.sweeps.remove(0);
+            let mut sweep = self.sweeps.remove(at);
             if self.step(&mut sweep, &mut left, out) {
                 self.end_sweep(&sweep, out);
             } else {
                 self.sweeps.push(sweep);
             }
         }
+        left
     }
 
     fn end_sweep<S: EventSink>(&mut self, sweep: &Sweep, out: &mut S) {
@@ -118,16 +132,18 @@ impl NaiveEngine {
     }
 
     fn step<S: EventSink>(&mut self, sweep: &mut Sweep, left: &mut Left, out: &mut S) -> bool {
-        let visits = self.remaining(sweep);
-        let mut visit_count = 0;
-        for visit in &visits {
-            if left.visits == 0 || left.ends == 0 {
-                break;
-            }
-            visit_count += 1;
+        while left.visits > 0 && left.ends > 0 {
+            let Some(visit) = self.remaining(sweep).first().copied() else { return true };
             left.visits -= 1;
-            sweep.visited = Some(*visit);
-            let (_, rec) = *visit;
+            let (_, rec) = visit;
+            if let Some((at, timer)) = self.due_before_end(sweep, rec) {
+                let before = self.seq;
+                self.run(at, timer, out);
+                let changes = u32::try_from((self.seq - before).max(1)).unwrap_or(u32::MAX);
+                left.ends = left.ends.saturating_sub(changes);
+                continue;
+            }
+            sweep.visited = Some(visit);
             if rec == Rec(0) || !self.is_meant(sweep, &self.orders[&rec]) {
                 continue;
             }
@@ -141,7 +157,22 @@ impl NaiveEngine {
             };
             self.end(rec, &news, out);
         }
-        visit_count == visits.len()
+        self.remaining(sweep).is_empty()
+    }
+
+    /// Returns the due timer that comes first before the end of an order that the sweep covers:
+    /// until the last due change of its instrument's phase each of the instrument, then its own
+    /// expiry. Record zero is none.
+    fn due_before_end(&self, sweep: &Sweep, rec: Rec) -> Option<(Nanos, Timer)> {
+        let order = self.orders.get(&rec)?;
+        if !self.is_covered(sweep, order) {
+            return None;
+        }
+        let due = self.due_of(order.now.instrument_id);
+        if due.iter().any(|(_, timer)| !matches!(timer, Timer::Expiry(_))) {
+            return due.first().copied();
+        }
+        due.into_iter().find(|(_, timer)| *timer == Timer::Expiry(rec))
     }
 
     /// Returns the visits that a sweep has still to make, in order.
@@ -180,13 +211,19 @@ impl NaiveEngine {
         if asker.role == Role::Operator { m.firm_id } else { asker.firm_id }
     }
 
+    fn is_covered(&self, sweep: &Sweep, order: &Order) -> bool {
+        sweep.request.is_none_or(|m| {
+            (m.scope != MassCancelScope::Account || order.now.account_id == m.account_id)
+                && (m.instrument_id.0 == 0 || m.instrument_id == order.now.instrument_id)
+        })
+    }
+
+    /// Returns true if the sweep cancels an order that it covers: in a closed instrument only those
+    /// of lost sessions, and for operators.
     fn is_meant(&self, sweep: &Sweep, order: &Order) -> bool {
-        let Some(m) = &sweep.request else { return true };
-        let is_operator = self.sessions[&m.session_id].role == Role::Operator;
-        let phase = self.instruments[&order.now.instrument_id].phase;
-        (m.scope != MassCancelScope::Account || order.now.account_id == m.account_id)
-            && (m.instrument_id.0 == 0 || m.instrument_id == order.now.instrument_id)
-            && (phase != Phase::Closed || is_operator)
+        let is_closed = self.instruments[&order.now.instrument_id].phase == Phase::Closed;
+        let is_of_firm = |m: MassCancel| self.sessions[&m.session_id].role != Role::Operator;
+        self.is_covered(sweep, order) && !(is_closed && sweep.request.is_some_and(is_of_firm))
     }
 
     pub(super) fn is_in_progress(&self, session_id: SessionId, request_no: RequestNo) -> bool {
@@ -211,7 +248,10 @@ impl NaiveEngine {
     }
 
     pub(super) fn sweeps_word(&self) -> u64 {
-        let words = (0..).zip(&self.sweeps).map(|(place, sweep)| {
+        let (losses, others): (Vec<&Sweep>, Vec<&Sweep>) =
+            self.sweeps.iter().partition(|sweep| sweep.request.is_none());
+        let places = (0..).zip(losses).chain((0..).zip(others));
+        let words = places.map(|(place, sweep)| {
             let next = self.remaining(sweep).first().map(|(number, rec)| {
                 let session = self.sessions.iter().find(|(_, one)| one.number == *number);
                 (*session.expect("it was listed").0, *rec)

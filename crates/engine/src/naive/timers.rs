@@ -59,26 +59,28 @@ impl NaiveEngine {
         };
         let concerned = busted.map(|trade| trade.instrument_id).or(instrument_of(command));
         let Some(instrument_id) = concerned else { return };
-        while let Some((at, timer)) = self.first_of(instrument_id)
-            && at <= self.time
-        {
+        while let Some((at, timer)) = self.due_of(instrument_id).first().copied() {
             self.run(at, timer, out);
         }
     }
 
     /// Returns the next timer if it is due.
-    pub(super) fn first_due(&self) -> Option<(Nanos, Timer)> {
+    fn first_due(&self) -> Option<(Nanos, Timer)> {
         self.timers().first().copied().filter(|(at, _)| *at <= self.time)
     }
 
-    fn first_of(&self, instrument_id: InstrumentId) -> Option<(Nanos, Timer)> {
-        self.timers().into_iter().find(|(_, timer)| match timer {
+    /// Returns the timers of an instrument that are due, the next one first.
+    pub(super) fn due_of(&self, instrument_id: InstrumentId) -> Vec<(Nanos, Timer)> {
+        let is_of_it = |timer: &Timer| match timer {
             Timer::Expiry(rec) => self.orders[rec].now.instrument_id == instrument_id,
             Timer::CallEnd(id) | Timer::Change(id) => *id == instrument_id,
-        })
+        };
+        let mut timers = self.timers();
+        timers.retain(|(at, timer)| *at <= self.time && is_of_it(timer));
+        timers
     }
 
-    fn run<S: EventSink>(&mut self, at: Nanos, timer: Timer, out: &mut S) {
+    pub(super) fn run<S: EventSink>(&mut self, at: Nanos, timer: Timer, out: &mut S) {
         match timer {
             Timer::Expiry(rec) => {
                 let news = News::of(ExecType::Expired, Reason::None, RequestNo(0));

@@ -1,4 +1,4 @@
-//! Sweeps in a snapshot: the oldest first, with the place of each.
+//! Sweeps in a snapshot: losses, then mass cancels, each in turn. A reader takes them in any order.
 
 use weir_types::{ClOrdId, MassCancelScope, Rec, RequestNo, Role};
 
@@ -14,7 +14,7 @@ const INVALID: SnapshotError = SnapshotError::Invalid("sweep");
 impl Engine {
     pub(super) fn write_sweeps(&self, w: &mut Writer<'_>) {
         w.count(self.sweeps.len());
-        for sweep in self.sweeps.in_turn() {
+        for (_, sweep) in self.sweeps.in_turn() {
             let (code, scope) = sweep.scope.code();
             w.u32(sweep.session);
             w.u64(sweep.request_no.0);

@@ -489,6 +489,40 @@ fn a_tick_that_is_due_finds_room_behind_as_many_commands_as_may_wait_for_the_dis
     assert_eq!(partition.pending.len(), UNCOMMITTED_MAX + 1, "with the tick");
 }
 
+/// A tick leaves orders whose time has come, and a command of their instrument finds them gone.
+#[test]
+fn a_timer_behind_work_that_a_command_has_finished_takes_one_tick() {
+    let log = ScriptedLog(Arc::new(Mutex::new(State::new())));
+    let (mut port, source) = gateway_to_partition(HERE, Wake::new());
+    let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
+    let config = EngineConfig { tick_changes_max: 3, ..EngineConfig::new(HERE) };
+    let engine = Engine::new(config);
+    let parts = PartitionParts { engine, ..parts_over(log, writer, source) };
+    let mut partition = Partition::new(parts);
+    for (at, definition) in (1..).zip(reference_data()) {
+        let import = Command::Import(Position(at), definition);
+        port.submissions.push(Submission::internal(import)).unwrap();
+    }
+    for (number, end) in (1..).zip([1_000_000; 5].into_iter().chain([90_000_000])) {
+        let mut dated = bid(1, number);
+        if let Command::Request(Request::NewOrder(order)) = &mut dated.command {
+            (order.time_in_force, order.expire_time) = (TimeInForce::Gtd, Nanos(end));
+        }
+        port.submissions.push(dated).unwrap();
+    }
+    partition.do_work(Nanos(1));
+    assert_eq!(partition.engine.live_order_count(), 6);
+    partition.do_work(Nanos(2_000_000));
+    assert_eq!(partition.engine.live_order_count(), 3, "a tick ends three");
+    port.submissions.push(bid(2, 1)).unwrap();
+    partition.do_work(Nanos(2_000_001));
+    assert_eq!(partition.engine.live_order_count(), 2, "the new order, and the one of later");
+    let position = partition.engine.position();
+    partition.do_work(Nanos(100_000_000));
+    assert_eq!(partition.engine.live_order_count(), 1);
+    assert_eq!(partition.engine.position(), position.next(), "no ticks without anything due");
+}
+
 #[test]
 fn commands_that_the_shadow_gave_up_are_given_up_by_the_log_once() {
     let state = State { committed: Position::NONE, ..State::new() };
