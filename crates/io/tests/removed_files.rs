@@ -1,0 +1,34 @@
+//! A simulated disk forgets removed files, and only those.
+
+use weir_io::disk::sim::{CrashChoice, SimUsage};
+use weir_io::{Disk, FileId, SimDisk};
+
+fn written(disk: &mut SimDisk, name: &str) -> FileId {
+    let file = disk.create(name).unwrap();
+    disk.write_all(file, 0, b"some bytes").unwrap();
+    disk.sync(file).unwrap();
+    disk.sync_dir().unwrap();
+    file
+}
+
+#[test]
+fn removed_files_are_forgotten_unless_they_are_open_or_a_crash_can_bring_them_back() {
+    let mut disk = SimDisk::new(1);
+    let [kept, gone, open] = ["kept", "gone", "open"].map(|name| written(&mut disk, name));
+    disk.close(kept);
+    disk.close(gone);
+    assert_eq!(disk.usage(), SimUsage { file_count: 3, bytes: 30, open_count: 1 });
+    disk.remove("gone").unwrap();
+    disk.forget_removed();
+    let before = disk.after_power_loss(CrashChoice::LoseAll);
+    assert_eq!(before.contents("gone").unwrap(), b"some bytes", "its removal was not synced");
+    disk.remove("open").unwrap();
+    disk.sync_dir().unwrap();
+    disk.forget_removed();
+    assert_eq!(disk.usage(), SimUsage { file_count: 1, bytes: 10, open_count: 1 });
+    let mut bytes = [0; 10];
+    assert_eq!(disk.read(open, 0, &mut bytes).unwrap(), 10);
+    assert_eq!(disk.contents("kept").unwrap(), b"some bytes");
+    let after = disk.after_power_loss(CrashChoice::LoseAll);
+    assert_eq!((after.contents("kept").is_some(), after.contents("open")), (true, None));
+}
