@@ -190,7 +190,8 @@ impl Image {
             PendingChange::Dir(_) => true,
         });
         for (ino, inode) in self.inodes.iter_mut().enumerate() {
-            if !kept.contains(&ino) && !(inode.live.is_empty() && inode.durable.is_empty()) {
+            let has_bytes = !inode.live.is_empty() || !inode.durable.is_empty();
+            if has_bytes && !kept.contains(&ino) {
                 *inode = Inode::default();
             }
         }
