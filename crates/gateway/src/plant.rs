@@ -51,6 +51,8 @@ weir_plant::plants! {
         NoHeartbeatsWhileWaiting,
         /// A session whose events are all past the retention loses the ends of its epochs.
         TrailDropped,
+        /// Checkpoints that newer ones replace are not removed.
+        CheckpointsNeverPruned,
         /// A checkpoint is used although its epoch has lost its last events.
         CheckpointOfLostEvents,
     }

@@ -17,6 +17,8 @@ weir_plant::plants! {
         AgeByJumpedClock,
         /// Records go although a reader has not read them.
         HoldsIgnored,
+        /// Snapshots that newer ones replace are not removed.
+        SnapshotsNeverPruned,
         /// A request that the log refused is kept, and sequenced when there is room.
         RefusedRequestKept,
         /// A request that the log refused is not answered.

@@ -310,6 +310,9 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     /// # Errors
     /// [`ShadowError::Snapshot`].
     pub fn prune(&mut self) -> Result<(), ShadowError> {
+        if plant::is(Plant::SnapshotsNeverPruned) {
+            return Ok(());
+        }
         let ShadowParts { snapshots, keep, .. } = &mut self.parts;
         snapshots.prune_of(*keep, self.synced).map_err(ShadowError::Snapshot)?;
         Ok(())

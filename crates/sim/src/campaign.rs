@@ -1,8 +1,10 @@
 //! Campaigns: many seeds, one after another, with the sum of their figures and the violations.
 
+use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::day::{self, run_day};
 use crate::oracle::Violation;
 use crate::plant::{Front, Plant, Planted};
 use crate::world::{Outcome, Tally, run, run_gate};
@@ -25,13 +27,19 @@ pub fn run_seed(front: Front, seed: u64, plant: Option<Plant>) -> Outcome {
     let run = match front {
         Front::Crowd => run,
         Front::Gateway => run_gate,
+        Front::Day => return run_day(day::SHORT, seed, plant).outcome,
     };
     catch_unwind(AssertUnwindSafe(|| run(seed, plant))).unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        let said = said.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-        let violation = Some(Violation::new("an assertion failed", said));
+        let violation = Some(violation_of(&*panic));
         Outcome { tally: Tally::default(), trace_hash: 0, violation }
     })
+}
+
+/// The violation that a failed assertion is.
+pub(crate) fn violation_of(panic: &(dyn Any + Send)) -> Violation {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let said = said.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+    Violation::new("an assertion failed", said)
 }
 
 /// Returns the number of seeds from `first` on that it takes to find a planted bug, if at most

@@ -55,9 +55,9 @@ impl Clocks {
         self.time.0 += by.0;
     }
 
-    /// Sets the wall clock, by chance.
-    pub fn step(&mut self, per_mille: u64) {
-        if !self.rng.chance(per_mille, 1_000) {
+    /// Sets the wall clock, by a chance in 1,000 times `rarity`.
+    pub fn step(&mut self, per_mille: u64, rarity: u64) {
+        if !self.rng.chance(per_mille, 1_000 * rarity) {
             return;
         }
         let index = usize::try_from(self.rng.below(STEPS.len() as u64)).expect("a short list");
@@ -88,7 +88,7 @@ struct Watched {
     last: Option<(Nanos, Nanos)>,
     /// The furthest that log time may be: the wall clock may have been ahead between two batches.
     furthest: Nanos,
-    /// Its advances beyond the time that passed, with their times.
+    /// Its advances beyond the time that passed, with their earliest times.
     jumps: Vec<(Nanos, u64)>,
     fault: Option<String>,
 }
@@ -134,7 +134,7 @@ impl LogTimeWatch {
         } else {
             // Behind a long pause the time of a jump is not known.
             let jump = if passed < PAUSE_MAX { log_time.0.saturating_sub(level) } else { 0 };
-            state.jumps_too_far(jump).then_some("jumps too far")
+            state.jumps_too_far(jump, last_at).then_some("jumps too far")
         };
         if let Some(fault) = fault {
             let text = format!(
@@ -153,11 +153,13 @@ impl LogTimeWatch {
 }
 
 impl Watched {
-    fn jumps_too_far(&mut self, by: u64) -> bool {
+    /// Notes a jump since `last_at`, the time of the batch before, at which it may have been.
+    fn jumps_too_far(&mut self, by: u64, last_at: Nanos) -> bool {
         if by >= STEP_MIN {
-            self.jumps.push((self.now, by));
+            self.jumps.push((last_at, by));
         }
-        let recent = self.jumps.iter().filter(|(at, _)| self.now.since(*at) < JUMP_PAUSE);
-        recent.map(|(_, by)| by).sum::<u64>() > JUMP_MAX.0 + STEP_MIN
+        let now = self.now;
+        self.jumps.retain(|(at, _)| now.since(*at) < JUMP_PAUSE);
+        self.jumps.iter().map(|(_, by)| by).sum::<u64>() > JUMP_MAX.0 + STEP_MIN
     }
 }

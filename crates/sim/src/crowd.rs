@@ -16,6 +16,7 @@ use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 use crate::plan::Plan;
 use crate::plant::Plant;
+use crate::window::Window;
 use crate::workload::{
     KnownOrder, OPERATOR, TRADERS, definitions, definitions_with_keys, operate, trade,
 };
@@ -135,6 +136,13 @@ impl Crowd {
         }
     }
 
+    /// Forgets a session's requests up to one that no log holds any more.
+    pub fn forget_upto(&mut self, session_id: SessionId, request_no: RequestNo) {
+        if let Some(client) = self.clients.iter_mut().find(|c| c.session_id == session_id) {
+            client.sent = client.sent.split_off(&request_no.next());
+        }
+    }
+
     /// Handles the end of the process: unanswered requests must be sent again.
     pub fn disconnect(&mut self) {
         for client in &mut self.clients {
@@ -143,13 +151,13 @@ impl Crowd {
     }
 
     /// Discards answers that were lost: the clients' state is rebuilt from `events` alone.
-    pub fn forget(&mut self, events: &[Vec<u8>]) {
+    pub fn forget(&mut self, events: &Window<Vec<u8>>) {
         for client in &mut self.clients {
             client.unanswered = client.sent.keys().copied().collect();
             client.in_flight.clear();
             client.live.clear();
         }
-        for record in events {
+        for record in events.kept() {
             let event = Event::decode(record).expect("it was decoded when it was seen");
             self.hear(&event);
         }

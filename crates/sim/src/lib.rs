@@ -13,11 +13,13 @@
 //! * [`crowd`]: clients and the control importer. [`view`]: the order store and its followers.
 //! * [`gate`]: the gateway, with clients on simulated sockets in the place of the crowd.
 //! * [`process`]: the node between two crashes. [`world`]: the loop around it.
-//! * [`oracle`]: the rules that must hold. [`campaign`]: many seeds.
+//! * [`oracle`]: the rules that must hold. [`window`]: the part of the past that it keeps.
+//! * [`campaign`]: many seeds. [`day`]: one seed for hours, and all that must not grow.
 
 pub mod campaign;
 pub mod clocks;
 pub mod crowd;
+pub mod day;
 pub mod disk;
 pub mod fullness;
 pub mod gate;
@@ -28,5 +30,6 @@ pub mod process;
 pub mod shell;
 pub mod view;
 pub mod weather;
+pub mod window;
 pub mod workload;
 pub mod world;

@@ -3,6 +3,8 @@
 //! `weir-sim run --seeds A..B` runs seeds, reports each seed that broke a rule, and prints one
 //! line. `weir-sim run --seed N` replays one. `weir-sim gate` does the same with the gateway and
 //! its clients in front of the partition. The exit status is 1 when a rule was broken.
+//! `weir-sim day [--hours H] [--seed N]` runs one seed for so many hours of simulated time, 24 by
+//! default, and fails also if something grows that must not.
 //! `weir-sim plants [STARTS]` plants each bug and counts the seeds needed to find it, from several
 //! starts; with the feature `planted`, also the bugs in the log and the engine.
 
@@ -10,10 +12,15 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use weir_sim::campaign::{run_seed, run_seeds, seeds_needed};
+use weir_sim::day::run_day;
 use weir_sim::plant::{Front, Plant};
+use weir_types::Nanos;
 
-const USAGE: &str =
-    "usage: weir-sim run|gate --seeds A..B | weir-sim run|gate --seed N | weir-sim plants [STARTS]";
+const USAGE: &str = "usage: weir-sim run|gate --seeds A..B | weir-sim run|gate --seed N \
+                     | weir-sim day [--hours H] [--seed N] | weir-sim plants [STARTS]";
+/// The hours of a day.
+const HOURS: f64 = 24.0;
+const HOUR_NS: f64 = 3.6e12;
 /// The number of seeds within which a planted bug must be found.
 const SEEDS_MAX: u64 = 400;
 
@@ -37,8 +44,40 @@ fn seeds_of(arguments: &[String]) -> Option<Range<u64>> {
     }
 }
 
+/// The time and the seed of a day.
+fn day_of(mut arguments: &[String]) -> Option<(Nanos, u64)> {
+    let (mut hours, mut seed) = (HOURS, 1);
+    while let [flag, value, rest @ ..] = arguments {
+        match flag.as_str() {
+            "--hours" => hours = value.parse().ok().filter(|hours| *hours > 0.0)?,
+            "--seed" => seed = value.parse().ok()?,
+            _ => return None,
+        }
+        arguments = rest;
+    }
+    arguments.is_empty().then_some((Nanos((hours * HOUR_NS) as u64), seed))
+}
+
+fn live_a_day(time: Nanos, seed: u64) -> ExitCode {
+    let report = run_day(time, seed, None);
+    for series in &report.judged {
+        eprintln!("{series}");
+    }
+    if let Some(violation) = &report.outcome.violation {
+        eprintln!("seed {seed}: {violation}");
+    }
+    println!("{}", report.to_json());
+    ExitCode::from(u8::from(report.outcome.violation.is_some()))
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, rest @ ..] = &arguments[..]
+        && word == "day"
+        && let Some((time, seed)) = day_of(rest)
+    {
+        return live_a_day(time, seed);
+    }
     if arguments.first().is_some_and(|word| word == "plants") {
         let starts = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(5);
         let needed = |plant, start| seeds_needed(plant, 1 + start * SEEDS_MAX, SEEDS_MAX);

@@ -13,6 +13,7 @@ use weir_types::{ClOrdId, Epoch, EventNo, Nanos, Position, Rec, SessionId};
 use weir_wire::{Command, Event, PlainEvent};
 
 use crate::crowd::Crowd;
+use crate::window::Window;
 use crate::workload::HERE;
 
 /// A broken rule.
@@ -63,6 +64,8 @@ pub fn engine_config() -> EngineConfig {
         firms_max: 8,
         instruments_max: 8,
         positions_max: 64,
+        // More than a short run has, and full within the first minutes of a day.
+        trades_max: 2_048,
         checkpoint_interval: 64,
         ..EngineConfig::new(HERE)
     }
@@ -102,42 +105,86 @@ pub struct RecoveryResult<'a> {
 
 /// The oracle of one run.
 pub struct Oracle {
-    log: Vec<LogEntry>,
+    log: Window<LogEntry>,
     /// The entries after `log` that were read before a truncation.
     ahead: Vec<LogEntry>,
     naive: NaiveEngine,
     /// A fast engine that never used a snapshot: a recovered engine must equal it bit by bit.
     straight: Engine,
     /// The naive engine's events of the log.
-    expected: Vec<Vec<u8>>,
-    /// The events published.
-    seen: Vec<Vec<u8>>,
+    expected: Window<Vec<u8>>,
+    /// The events published. Those that are forgotten are the same in `expected`.
+    seen: Window<Vec<u8>>,
     event_nos: BTreeMap<SessionId, EventNo>,
+    /// The same before the first event that is kept.
+    event_nos_before: BTreeMap<SessionId, EventNo>,
     orders: BTreeMap<(SessionId, ClOrdId), Rec>,
+    /// The last order of the forgotten events.
+    last_forgotten: Rec,
+    /// The control positions of the definitions in the forgotten events.
+    defined_before: Vec<Position>,
     epoch: Epoch,
 }
 
 impl Default for Oracle {
     fn default() -> Oracle {
         Oracle {
-            log: Vec::new(),
+            log: Window::default(),
             ahead: Vec::new(),
             naive: NaiveEngine::new(engine_config()),
             straight: Engine::new(engine_config()),
-            expected: Vec::new(),
-            seen: Vec::new(),
+            expected: Window::default(),
+            seen: Window::default(),
             event_nos: BTreeMap::new(),
+            event_nos_before: BTreeMap::new(),
             orders: BTreeMap::new(),
+            last_forgotten: Rec::NONE,
+            defined_before: Vec::new(),
             epoch: Epoch(0),
         }
     }
 }
 
 impl Oracle {
-    /// All events published.
+    /// The events published.
     #[must_use]
-    pub fn seen(&self) -> &[Vec<u8>] {
+    pub fn seen(&self) -> &Window<Vec<u8>> {
         &self.seen
+    }
+
+    /// The last order that the forgotten events tell of: later ones are known as a whole.
+    #[must_use]
+    pub fn last_forgotten(&self) -> Rec {
+        self.last_forgotten
+    }
+
+    /// The control positions of all definitions that events tell of, in order.
+    pub fn defined(&self) -> impl Iterator<Item = Position> {
+        let events = self.seen.kept().iter().filter_map(|bytes| defined_in(bytes));
+        self.defined_before.iter().copied().chain(events)
+    }
+
+    /// Forgets commands and events before these numbers, which were judged, are past the retention
+    /// and are not lost any more. Returns the events.
+    pub fn forget_before(&mut self, position: Position, record: u64) -> Vec<Vec<u8>> {
+        let index = |number: u64| usize::try_from(number.max(1) - 1).expect("a simulated log");
+        self.log.forget_before(index(position.0));
+        self.expected.forget_before(index(record));
+        let forgotten = self.seen.forget_before(index(record));
+        for bytes in &forgotten {
+            let event = Event::decode(bytes).expect("it was decoded when it was seen");
+            if let Some((session_id, event_no)) = event.address()
+                && event_no != EventNo::NONE
+            {
+                self.event_nos_before.insert(session_id, event_no.next());
+            }
+            if let Some((name, rec)) = named_order(&event) {
+                self.orders.remove(&name);
+                self.last_forgotten = self.last_forgotten.max(rec);
+            }
+            self.defined_before.extend(defined_in(bytes));
+        }
+        forgotten
     }
 
     /// The number of commands in the log as last recovered.
@@ -149,7 +196,7 @@ impl Oracle {
     /// The last request in the log.
     #[must_use]
     pub fn last_request(&self) -> Option<weir_wire::Request> {
-        self.log.iter().rev().find_map(|entry| match Command::decode(&entry.bytes) {
+        self.log.kept().iter().rev().find_map(|entry| match Command::decode(&entry.bytes) {
             Ok(Command::Request(request)) => Some(request),
             _ => None,
         })
@@ -183,13 +230,10 @@ impl Oracle {
             same("a session's events have a gap", &event_no, expected)?;
             *expected = expected.next();
         }
-        if let Event::Plain(PlainEvent::OrderEvent(e)) = &event
-            && !e.rec.is_none()
-            && e.orig_cl_ord_id.is_none()
-        {
-            let rec = *self.orders.entry((e.session_id, e.cl_ord_id)).or_insert(e.rec);
-            ensure(rec == e.rec, "a request was executed twice", || {
-                format!("{:?} is orders {rec} and {}", e.cl_ord_id, e.rec)
+        if let Some((name, order)) = named_order(&event) {
+            let rec = *self.orders.entry(name).or_insert(order);
+            ensure(rec == order, "a request was executed twice", || {
+                format!("{:?} is orders {rec} and {order}", name.1)
             })?;
         }
         self.seen.push(bytes.to_vec());
@@ -206,7 +250,8 @@ impl Oracle {
         self.judge_engine(found)?;
         same("events are counted wrong", &found.event_count, &(self.expected.len() as u64))?;
         self.judge_events(found)?;
-        for (index, (event, expected)) in self.seen.iter().zip(&self.expected).enumerate() {
+        let both = self.seen.kept().iter().zip(self.expected.kept());
+        for (index, (event, expected)) in (self.seen.begin()..).zip(both) {
             ensure(event == expected, "what was said was taken back", || show(index, event))?;
         }
         let has_lost = self.seen.len() > self.expected.len();
@@ -223,7 +268,7 @@ impl Oracle {
     /// The events of the log that were not published.
     #[must_use]
     pub fn unseen(&self) -> Vec<(u64, Vec<u8>)> {
-        let new = self.expected[self.seen.len()..].to_vec();
+        let new = self.expected.from(self.seen.len()).to_vec();
         (self.seen.len() as u64 + 1..).zip(new).collect()
     }
 
@@ -232,8 +277,10 @@ impl Oracle {
         ensure(*first == 1 || found.is_truncated, "old events are gone", || first.to_string())?;
         let gone = usize::try_from(*first - 1).expect("few events");
         same("the event log ends elsewhere", &(gone + events.len()), &self.expected.len())?;
-        for (index, event) in (gone..).zip(events) {
-            let is_it = *event == self.expected[index];
+        // A power loss may bring back events that are forgotten.
+        let known = (gone..).zip(events).filter(|(index, _)| *index >= self.expected.begin());
+        for (index, event) in known {
+            let is_it = self.expected.get(index) == Some(event);
             ensure(is_it, "an event is not what the log says", || show(index, event))?;
         }
         Ok(())
@@ -252,7 +299,8 @@ impl Oracle {
         })?;
         ensure(gone <= known + ahead.len(), "unread commands are gone", || first.to_string())?;
         let (old, new) = entries.split_at(known.saturating_sub(gone));
-        let is_same = old.iter().eq(self.log.iter().skip(gone));
+        let old = old.get(self.log.begin().saturating_sub(gone)..).unwrap_or_default();
+        let is_same = old == self.log.from(gone);
         same("a recovered log changed", &is_same, &true)?;
         ahead.truncate(gone.saturating_sub(known));
         ahead.extend_from_slice(new);
@@ -321,13 +369,34 @@ impl Oracle {
 
     /// Discards the events of lost commands.
     fn forget(&mut self) -> Result<(), Violation> {
-        let kept = std::mem::take(&mut self.seen);
-        self.event_nos.clear();
+        let left = self.expected.len() - self.seen.begin();
+        self.event_nos.clone_from(&self.event_nos_before);
         self.orders.clear();
-        for (record, bytes) in (1..).zip(&kept[..self.expected.len()]) {
-            self.see(record, bytes)?;
+        let first = self.seen.begin() as u64 + 1;
+        for (record, bytes) in (first..).zip(self.seen.take_kept()).take(left) {
+            self.see(record, &bytes)?;
         }
         Ok(())
+    }
+}
+
+/// The name and the number of the order that an event tells of, unless it replaces another name.
+fn named_order(event: &Event) -> Option<((SessionId, ClOrdId), Rec)> {
+    match event {
+        Event::Plain(PlainEvent::OrderEvent(e))
+            if !e.rec.is_none() && e.orig_cl_ord_id.is_none() =>
+        {
+            Some(((e.session_id, e.cl_ord_id), e.rec))
+        }
+        _ => None,
+    }
+}
+
+/// The control position of an event that tells of a definition.
+fn defined_in(bytes: &[u8]) -> Option<Position> {
+    match Event::decode(bytes) {
+        Ok(Event::Defined(defined, _)) => Some(defined.control_position),
+        _ => None,
     }
 }
 

@@ -5,10 +5,17 @@
 
 use weir_io::{DiskErrorKind, Rng, SeededRng};
 use weir_partition::retention::RetentionLimits;
-use weir_types::Durability;
+use weir_types::{Durability, Nanos};
 
 /// The size of the event log's segment files in bytes, without a gateway.
 pub const EVENT_SEGMENT_BYTES: u64 = 128 << 10;
+
+/// The lives of a day, about.
+const DAY_LIVES: u64 = 24;
+/// The samples of a day.
+const DAY_SAMPLES: u64 = 288;
+/// The longest step of a day: half a heartbeat interval of a client has several.
+const DAY_STEP_MAX: u64 = 50_000_000;
 
 /// The end of a life of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +75,17 @@ pub struct LifePlan {
     pub recovery_crashes: bool,
 }
 
+/// The properties of a run that lasts for hours.
+#[derive(Clone, Copy, Debug)]
+pub struct DayPlan {
+    /// The simulated time until the last life begins.
+    pub time: Nanos,
+    /// The time between two samples of all that must not grow.
+    pub sample_every: Nanos,
+    /// The factor by which chances in a step are smaller than in a short run.
+    pub rarity: u64,
+}
+
 /// The plan of a whole run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -95,6 +113,8 @@ pub struct Plan {
     pub limits: RetentionLimits,
     /// True if lives have spells in which the machine withholds something.
     pub has_weather: bool,
+    /// `None` for a short run.
+    pub day: Option<DayPlan>,
     /// The lives before the last, which has no faults.
     pub lives: Vec<LifePlan>,
 }
@@ -120,11 +140,51 @@ impl Plan {
             clock_steps_per_mille: if rng.chance(1, 4) { rng.below(30) } else { 0 },
             log_queue_len_max: [u64::MAX, u64::MAX, 8, 40][weather_rng.below(4) as usize],
             has_weather: weather_rng.chance(3, 4),
+            day: None,
             event_segment_bytes: EVENT_SEGMENT_BYTES,
             limits: draw_limits(seed, segment_bytes),
             tail_segment_words: [16 << 10, 32 << 10, 128 << 10][tail_rng.below(3) as usize],
             lives: (0..lives).map(|_| LifePlan::draw(&mut rng)).collect(),
         }
+    }
+
+    /// Draws the plan of a run of `seed` that lasts for `time`, with two dozen ends of processes.
+    /// Its stores are small, so that they fill up to their limits within the first lives.
+    #[must_use]
+    pub fn day(time: Nanos, seed: u64) -> Plan {
+        let mut rng = SeededRng::new(seed, "plan of a day");
+        let life_steps = time.0 / DAY_LIVES / (DAY_STEP_MAX / 2);
+        let event_segment_bytes = [8, 16, 32][rng.below(3) as usize] << 10;
+        let segment_bytes = [16, 24, 32][rng.below(3) as usize] << 10;
+        let limits = RetentionLimits {
+            command_bytes: Some(segment_bytes * (2 + rng.below(4))),
+            event_bytes: Some(event_segment_bytes * (2 + rng.below(4))),
+            age: None,
+        };
+        // Lives that a fault of the disk ends are short: there are more than the time takes.
+        let lives = (0..4 * DAY_LIVES).map(|_| LifePlan::draw_long(&mut rng, life_steps));
+        let lives = lives.collect();
+        let rarity = 10;
+        let day = DayPlan { time, sample_every: Nanos(time.0 / DAY_SAMPLES), rarity };
+        Plan {
+            segment_bytes,
+            event_segment_bytes,
+            limits,
+            send_per_mille: 80 + rng.below(80),
+            window: 1 + rng.below(6) as usize,
+            step_ns_max: DAY_STEP_MAX,
+            clock_steps_per_mille: 1,
+            has_weather: true,
+            day: Some(day),
+            lives,
+            ..Plan::draw(seed)
+        }
+    }
+
+    /// The factor by which chances in a step are smaller than in a short run.
+    #[must_use]
+    pub fn rarity(&self) -> u64 {
+        self.day.map_or(1, |day| day.rarity)
     }
 
     /// Shortens the event log of a run with the gateway, if it has limits, so that clients that are
@@ -176,6 +236,34 @@ impl LifePlan {
             stall_per_mille: if rng.chance(1, 3) { rng.below(80) } else { 0 },
             short_writes_per_mille: if rng.chance(1, 3) { rng.below(200) } else { 0 },
             snapshot_per_mille: if rng.chance(2, 3) { rng.below(40) } else { 0 },
+            recovery_crashes: rng.chance(1, 4),
+        }
+    }
+
+    /// Draws a life of a day, of about so many steps.
+    fn draw_long(rng: &mut SeededRng, steps: u64) -> LifePlan {
+        let steps = steps / 2 + rng.below(steps) + 1;
+        let ending = match rng.below(10) {
+            0..=3 => Ending::PowerLoss,
+            4..=7 => Ending::Kill,
+            _ => Ending::CleanStop,
+        };
+        // A call to a disk in most of the steps: the faults fall anywhere in the life.
+        let at = rng.below(steps);
+        let fault = match rng.below(16) {
+            0 => DiskFault::SyncFails(at / 2),
+            1 => DiskFault::WriteFails(at / 2),
+            2 => DiskFault::Full(at / 2, 10 + rng.below(400)),
+            3 => DiskFault::EventsFull(at / 2, 10 + rng.below(400)),
+            _ => DiskFault::None,
+        };
+        LifePlan {
+            steps,
+            ending,
+            fault,
+            stall_per_mille: if rng.chance(1, 3) { 1 } else { 0 },
+            short_writes_per_mille: if rng.chance(1, 3) { rng.below(200) } else { 0 },
+            snapshot_per_mille: 2,
             recovery_crashes: rng.chance(1, 4),
         }
     }

@@ -11,6 +11,8 @@ pub enum Front {
     Crowd,
     /// The node's gateway, with clients on simulated sockets.
     Gateway,
+    /// The same, in few long lives, with a verdict on all that must not grow.
+    Day,
 }
 
 /// A planted bug.
@@ -38,6 +40,10 @@ pub enum Plant {
     SnapshotWithoutLastBatch,
     /// The partition does not wake the gateway's thread.
     GatewayNotWoken,
+    /// The command log never removes a segment.
+    TruncationIgnored,
+    /// After a while no more snapshots are taken.
+    SnapshotsCease,
     /// A recovery expires orders and changes phases after the command instead of before.
     #[cfg(feature = "planted")]
     TimersOutOfOrderOnReplay,
@@ -57,7 +63,7 @@ pub enum Plant {
 
 impl Plant {
     /// The simulation's own bugs.
-    pub const ALL: [Plant; 11] = [
+    pub const ALL: [Plant; 13] = [
         Plant::SyncSkipped,
         Plant::CommitTooEarly,
         Plant::PageCacheTrusted,
@@ -69,6 +75,8 @@ impl Plant {
         Plant::EpochEndUntold,
         Plant::SnapshotWithoutLastBatch,
         Plant::GatewayNotWoken,
+        Plant::TruncationIgnored,
+        Plant::SnapshotsCease,
     ];
 
     /// All bugs that this program can plant and the simulation can trigger.
@@ -100,6 +108,11 @@ impl Plant {
     pub fn front(self) -> Front {
         match self {
             Plant::GatewayNotWoken => Front::Gateway,
+            Plant::TruncationIgnored | Plant::SnapshotsCease => Front::Day,
+            // A file that is kept costs only room.
+            #[cfg(feature = "planted")]
+            Plant::InPartition(weir_partition::plant::Plant::SnapshotsNeverPruned)
+            | Plant::InGateway(weir_gateway::plant::Plant::CheckpointsNeverPruned) => Front::Day,
             // Runs with the gateway truncate their event log more often.
             #[cfg(feature = "planted")]
             Plant::InPartition(weir_partition::plant::Plant::UnsyncedSnapshotCounts) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_engine::Engine;
-use weir_io::disk::sim::TraceOp;
+use weir_io::disk::sim::{SimUsage, TraceOp};
 use weir_io::{Rng, SeededRng, SimDisk};
 use weir_log::tail::{TailConfig, TailHandle, TailReader, tail_in};
 use weir_log::{
@@ -41,6 +41,8 @@ use crate::workload::HERE;
 pub const LOG_ID: u128 = 0x5157;
 /// The most commands that the shadow applies in one cycle.
 const FOLLOW_MAX: usize = 4096;
+/// The position after which a planted bug takes no more snapshots.
+const CEASED_AFTER: Position = Position(1_000);
 /// The number of snapshots kept.
 const SNAPSHOTS_KEPT: usize = 2;
 
@@ -120,6 +122,17 @@ impl Disks {
         self.events.set_shortage(conditions.of_events());
         self.snapshots.set_shortage(conditions.of_events());
         self.checkpoints.set_shortage(conditions.of_events());
+    }
+
+    /// The room that the files of each take: commands, events, snapshots, checkpoints.
+    #[must_use]
+    pub fn usage(&self) -> [SimUsage; 4] {
+        self.all().map(SimDisk::usage)
+    }
+
+    /// Frees the memory of removed files.
+    pub fn forget_removed(&self) {
+        self.all().into_iter().for_each(SimDisk::forget_removed);
     }
 
     /// Applies a recorded operation.
@@ -324,6 +337,12 @@ impl Process {
         self.figures.clone()
     }
 
+    /// The log time of the last batch.
+    #[must_use]
+    pub fn log_time(&self) -> Nanos {
+        Nanos(self.figures.log_time.load(Ordering::Relaxed))
+    }
+
     /// The first record of an event that is retained.
     #[must_use]
     pub fn retained_from(&self) -> u64 {
@@ -432,6 +451,9 @@ impl Process {
     /// When the log cannot be followed. A full or failing disk is no error: no snapshot is taken.
     pub fn snapshot(&mut self, now: Nanos) -> Result<bool, ShadowError> {
         self.keep_events(now)?;
+        if self.plant == Some(Plant::SnapshotsCease) && self.shadow.position() > CEASED_AFTER {
+            return Ok(false);
+        }
         // Its syncs wait, and with them all that the thread does.
         self.is_shadow_blocked = self.conditions.stalls_events;
         if self.fate.why().is_some() || self.is_shadow_blocked {

@@ -141,7 +141,9 @@ impl<L: SequencedLog> SequencedLog for Shell<L> {
     }
 
     fn truncate(&mut self, before: Position) {
-        self.inner.truncate(before);
+        if self.plant != Some(Plant::TruncationIgnored) {
+            self.inner.truncate(before);
+        }
     }
 
     fn synced(&self) -> Position {

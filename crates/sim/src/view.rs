@@ -12,7 +12,7 @@ use weir_delivery::{
     StoreConfig, TokenKey, TokenSealer,
 };
 use weir_log::{EpochChange, EpochCursor};
-use weir_types::{ChangeId, Epoch, Epochs, Nanos, OrderId, Reason, SessionId};
+use weir_types::{ChangeId, Epoch, Epochs, Nanos, OrderId, Reason, Rec, SessionId};
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::{ClientMessage, NodeMessage, Tokens};
 use weir_wire::frame::{Framing, next_frame};
@@ -36,9 +36,10 @@ pub struct View {
 }
 
 impl View {
-    /// Creates an empty store before the first event. `nonce` must differ from every other view's.
+    /// Creates an empty store before the event with the number `next`. `nonce` must differ from
+    /// every other view's.
     #[must_use]
-    pub fn new(epochs: EpochCursor, nonce: u64, plant: Option<Plant>) -> View {
+    pub fn new(epochs: EpochCursor, next: u64, nonce: u64, plant: Option<Plant>) -> View {
         let epochs = match plant {
             Some(Plant::EpochEndUntold) => EpochCursor::new(Epochs::new(Epoch(1)), 1),
             _ => epochs,
@@ -50,7 +51,7 @@ impl View {
             desk: Desk::new(DeskConfig::default(), store, sealer),
             model: Model::default(),
             epochs,
-            next: 1,
+            next,
         }
     }
 
@@ -213,13 +214,24 @@ impl Reader {
         Ok(())
     }
 
-    /// Compares the follower's orders with the latest state of every order.
+    /// Starts as a new follower.
+    pub fn begin_anew(&mut self) {
+        *self = Reader { resyncs: self.resyncs, ..Reader::default() };
+    }
+
+    /// Compares the follower's orders with the latest state of every order after the order
+    /// `forgotten`.
     ///
     /// # Errors
     /// When they differ.
-    pub fn check(&self, latest: &BTreeMap<OrderId, OrderRow>) -> Result<(), Violation> {
-        let known = self.follower.orders();
-        let stale = known.iter().find(|(id, row)| {
+    pub fn check(
+        &self,
+        latest: &BTreeMap<OrderId, OrderRow>,
+        forgotten: Rec,
+    ) -> Result<(), Violation> {
+        let is_known = |row: &OrderRow| row.rec > forgotten;
+        let known = self.follower.orders().iter().filter(|(_, row)| is_known(row));
+        let stale = known.clone().find(|(id, row)| {
             let row = OrderRow { merged_count: 0, ..**row };
             latest.get(*id) != Some(&row)
         });
@@ -229,8 +241,9 @@ impl Reader {
                 format!("{id}: {row:?}"),
             ));
         }
-        if known.len() != latest.len() {
-            let what = format!("{} of {} orders", known.len(), latest.len());
+        let (known, latest) = (known.count(), latest.values().filter(|row| is_known(row)).count());
+        if known != latest {
+            let what = format!("{known} of {latest} orders");
             return Err(Violation::new("a follower misses orders", what));
         }
         Ok(())
@@ -242,8 +255,8 @@ mod tests {
     use weir_delivery::Filter;
     use weir_types::{
         AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
-        MatchId, OrdStatus, OrdType, Position, Price, Qty, Rec, RequestNo, SelfTradePrevention,
-        Seq, Side, TimeInForce,
+        MatchId, OrdStatus, OrdType, Position, Price, Qty, RequestNo, SelfTradePrevention, Seq,
+        Side, TimeInForce,
     };
     use weir_wire::event::OrderEvent;
 
@@ -295,7 +308,7 @@ mod tests {
     fn a_token_of_an_ended_epoch_counts_up_to_the_least_end_since() {
         let end = |epoch, last_valid| (Epoch(epoch), Position(last_valid));
         let epochs = Epochs::with_ended(Epoch(3), [end(1, 10), end(2, 8)]);
-        let mut view = View::new(EpochCursor::new(epochs, 21), 1, None);
+        let mut view = View::new(EpochCursor::new(epochs, 21), 1, 1, None);
         (1..=20).for_each(|position| view.ingest(&accepted(position)).unwrap());
         view.caught_up().unwrap();
         for position in 1..=20 {

@@ -27,6 +27,8 @@ const STEP_AFTER: u64 = 10 * MS;
 const SETTLED_AFTER: Nanos = Nanos(1_000 * MS);
 /// The steps after it for the same.
 const SETTLED_STEPS: u64 = 150;
+/// The steps of a life for which it has as many spells again.
+const STEPS_OF_MORE_SPELLS: u64 = 20_000;
 /// The steps of the last life within which its spells begin.
 const LAST_LIFE_STEPS: u64 = 200;
 
@@ -222,11 +224,13 @@ pub struct Weather {
 }
 
 impl Weather {
-    /// Draws the spells of a life of so many steps; in two lives of five there are none.
+    /// Draws the spells of a life of so many steps; in two lives of five there are none. A long
+    /// life has more of them.
     #[must_use]
     pub fn draw(rng: &mut SeededRng, steps: u64) -> Weather {
         let count = [0, 0, 1, 2, 3][usize::try_from(rng.below(5)).expect("few")];
         let within = if steps == u64::MAX { LAST_LIFE_STEPS } else { steps };
+        let count = count * (1 + within / STEPS_OF_MORE_SPELLS);
         let coming = (0..count).map(|_| Spell::draw(rng, within)).collect();
         Weather { coming, ..Weather::default() }
     }

@@ -191,6 +191,21 @@ pub fn operate(rng: &mut SeededRng, request_no: RequestNo) -> Request {
     }
 }
 
+/// Returns a request with its times, which are near the beginning of a run, so much later.
+#[must_use]
+pub fn later(request: Request, by: Nanos) -> Request {
+    let later = |at: Nanos| if at == Nanos(0) { at } else { Nanos(at.0 + by.0) };
+    match request {
+        Request::NewOrder(order) => {
+            Request::NewOrder(NewOrder { expire_time: later(order.expire_time), ..order })
+        }
+        Request::SchedulePhase(phase) => {
+            Request::SchedulePhase(SchedulePhase { at: later(phase.at), ..phase })
+        }
+        request => request,
+    }
+}
+
 /// Returns the control log's definitions, in order: those that traders need, then changes of them.
 #[must_use]
 pub fn definitions(rng: &mut SeededRng) -> Vec<(Position, Definition)> {

@@ -13,11 +13,12 @@ use weir_log::{EpochCursor, SequencedLog};
 use weir_partition::handoff::SUBMISSIONS_MAX;
 use weir_partition::recovery::Rebuilt;
 use weir_partition::shadow::ShadowError;
-use weir_types::{Durability, Epochs, Nanos, Position, Switch};
+use weir_types::{Durability, Epochs, Nanos, Position, RequestNo, SessionId, Switch};
 use weir_wire::{Definition, Event};
 
 use crate::clocks::Clocks;
 use crate::crowd::Crowd;
+use crate::day::{DayWatch, Sample, StartSample};
 use crate::disk::{Gates, ProcessDisk};
 use crate::fullness::FullnessWatch;
 use crate::gate::node::Start;
@@ -32,6 +33,9 @@ use crate::workload::BEGINNING;
 
 /// The number of steps within which the last life must answer everything.
 const LIVENESS_STEPS: u64 = 20_000;
+
+/// The recoveries of a day after which the follower of order state is another one.
+const READER_RECOVERIES: u64 = 4;
 
 /// The entries of the log that may wait for a disk that stalls for long: clients fill the rest.
 const SHORT_QUEUE: u64 = 4;
@@ -92,6 +96,13 @@ enum LifeEnd {
     Stopped,
 }
 
+/// The beginnings of both logs at a recovery, and the last requests of the sessions then.
+struct Past {
+    first_command: Position,
+    first_event: u64,
+    last_requests: Vec<(SessionId, RequestNo)>,
+}
+
 struct World {
     plan: Plan,
     plant: Option<Plant>,
@@ -108,6 +119,9 @@ struct World {
     weather: Weather,
     weather_rng: SeededRng,
     fullness: FullnessWatch,
+    /// The retained parts of the recovery before, and the samples, in a run that lasts for hours.
+    past: Option<Past>,
+    day: Option<Box<DayWatch>>,
     /// The gateway and its clients, in runs with them.
     gate: Option<Box<Gate>>,
 }
@@ -138,6 +152,18 @@ pub fn run_gate_plan(plan: Plan, seed: u64, plant: Option<Plant>) -> Outcome {
     World { gate: Some(Box::new(Gate::new(seed))), crowd: Crowd::beside(seed), ..world }.outcome()
 }
 
+/// Runs the day of a plan with a gateway; returns the samples too.
+#[must_use]
+pub fn run_day_plan(plan: Plan, seed: u64, plant: Option<Plant>) -> (Outcome, DayWatch) {
+    let mut world = World::new(plan, seed, plant);
+    world.gate = Some(Box::new(Gate::new(seed)));
+    world.crowd = Crowd::beside(seed);
+    world.day = world.plan.day.map(|day| Box::new(DayWatch::new(day, Nanos(BEGINNING))));
+    let violation = world.live().err();
+    let watch = world.day.take().expect("it is the plan of a day");
+    (world.told(violation), *watch)
+}
+
 /// Runs a plan; everything else is drawn from `seed`.
 #[must_use]
 pub fn run_plan(plan: Plan, seed: u64, plant: Option<Plant>) -> Outcome {
@@ -162,12 +188,18 @@ impl World {
             weather: Weather::default(),
             weather_rng: SeededRng::new(seed, "weather"),
             fullness: FullnessWatch::default(),
+            past: None,
+            day: None,
             gate: None,
         }
     }
 
     fn outcome(mut self) -> Outcome {
         let violation = self.live().err();
+        self.told(violation)
+    }
+
+    fn told(mut self, violation: Option<Violation>) -> Outcome {
         self.tally.commands = self.oracle.command_count();
         self.tally.events = self.oracle.seen().len() as u64;
         self.tally.refused = self.crowd.refused;
@@ -181,6 +213,11 @@ impl World {
 
     fn live(&mut self) -> Result<(), Violation> {
         for life in self.plan.lives.clone() {
+            let Some(life) = self.day.as_ref().map_or(Some(life), |day| {
+                day.trim(life, self.clocks.time(), self.plan.step_ns_max)
+            }) else {
+                break;
+            };
             let mut process = self.begin(&life)?;
             match self.run_life(&mut process, &life)? {
                 LifeEnd::Crashed(disks) => self.disks = disks,
@@ -188,6 +225,7 @@ impl World {
                     drop(process);
                     self.may_lose = false;
                     self.disks = self.disks.map(SimDisk::after_process_crash);
+                    self.note_end(Ending::CleanStop, false);
                 }
             }
         }
@@ -232,6 +270,8 @@ impl World {
         }
         self.crowd.resume_feed(rebuilt.engine.control_position());
         self.catch_up(&found)?;
+        self.forget_past(&found);
+        self.note_start(&rebuilt);
         if self.plant == Some(Plant::RequestRepeatedByRecovery)
             && let Some(request) = self.oracle.last_request()
         {
@@ -277,7 +317,10 @@ impl World {
         if let Some(gate) = &mut self.gate {
             let ended = &ended;
             let start = Start { sessions, absent, firms, first_record, epoch, ended, now, wall };
-            gate.start(&mut process, &self.disks, start)?;
+            let events = gate.start(&mut process, &self.disks, start)?;
+            if let Some(day) = &mut self.day {
+                day.note_start_of_gateway(events);
+            }
         }
         Ok(process)
     }
@@ -292,17 +335,78 @@ impl World {
         let ended = found.ended.iter().map(|end| (end.epoch, end.last_valid));
         let epochs = Epochs::with_ended(found.epoch, ended);
         let epochs = EpochCursor::new(epochs, found.event_count + 1);
-        let mut view = View::new(epochs, nonce, self.plant);
-        for bytes in self.oracle.seen() {
+        let first = self.oracle.seen().begin() as u64 + 1;
+        let mut view = View::new(epochs, first, nonce, self.plant);
+        for bytes in self.oracle.seen().kept() {
             let event = Event::decode(bytes).expect("it was decoded when it was seen");
             view.ingest(&event)?;
         }
         view.caught_up()?;
         self.reader.connect();
         self.reader.follow(&mut view, self.clocks.time())?;
-        self.reader.check(&view.check()?)?;
+        self.reader.check(&view.check()?, self.oracle.last_forgotten())?;
+        if self.day.is_some() && nonce.is_multiple_of(READER_RECOVERIES) {
+            // It remembers every order that it ever heard of.
+            self.reader.begin_anew();
+            self.reader.connect();
+        }
         self.view = Some(view);
         Ok(())
+    }
+
+    /// Forgets all that was past the retention at the recovery before this one, in a run that
+    /// lasts for hours.
+    fn forget_past(&mut self, found: &RecoveryResult<'_>) {
+        if self.day.is_none() {
+            return;
+        }
+        let last_request = |(id, state): (_, SessionState)| (id, state.last_request_no);
+        let past = self.past.replace(Past {
+            first_command: found.log.0,
+            first_event: found.events.0,
+            last_requests: found.engine.sessions().map(last_request).collect(),
+        });
+        let Some(past) = past else { return };
+        let record =
+            self.gate.as_ref().map_or(past.first_event, |g| g.needs_from(past.first_event));
+        let events = self.oracle.forget_before(past.first_command, record);
+        if let Some(gate) = &mut self.gate {
+            gate.forget_before(record, &events);
+        }
+        for (session_id, request_no) in past.last_requests {
+            self.crowd.forget_upto(session_id, request_no);
+        }
+    }
+
+    /// Notes the work of a start.
+    fn note_start(&mut self, rebuilt: &Rebuilt<ProcessDisk>) {
+        let Some(day) = &mut self.day else { return };
+        let mut state = Vec::new();
+        rebuilt.engine.snapshot(&mut state);
+        day.note_start(StartSample {
+            at: self.clocks.time(),
+            commands: rebuilt.engine.position().0 - rebuilt.snapshot.0,
+            events: 0,
+            state_bytes: state.len() as u64,
+        });
+    }
+
+    /// Notes the end of a process.
+    fn note_end(&mut self, ending: Ending, is_own: bool) {
+        if let Some(day) = &mut self.day {
+            day.note_end(ending, is_own);
+        }
+    }
+
+    /// Takes a sample of all that must not grow, when one is due.
+    fn sample(&mut self) {
+        let (Some(day), Some(gate)) = (&mut self.day, &self.gate) else { return };
+        let at = self.clocks.time();
+        if day.is_due(at) {
+            let disks = self.disks.usage();
+            day.note(Sample { at, disks, stream_count: gate.stream_count() });
+            self.disks.forget_removed();
+        }
     }
 
     /// Starts a recovery and crashes it at a drawn operation.
@@ -367,6 +471,7 @@ impl World {
                 if let Some(gate) = &mut self.gate {
                     gate.crash(life.ending);
                 }
+                self.note_end(life.ending, false);
                 return Ok(LifeEnd::Crashed(self.crash(&before, &done, life.ending)));
             }
             if let Some(end) = self.look_at_disks(process, life)? {
@@ -440,6 +545,7 @@ impl World {
     /// Handles a process that ended itself.
     fn stopped_itself(&mut self, ending: Ending) -> LifeEnd {
         self.tally.self_stops += 1;
+        self.note_end(ending, true);
         if let Some(gate) = &mut self.gate {
             gate.crash(ending);
         }
@@ -451,6 +557,9 @@ impl World {
     /// Lets the clients and the control importer act; with new requests if `asks`.
     fn act(&mut self, process: &mut Process, asks: bool) -> Result<(), Violation> {
         let now = self.clocks.time();
+        if let (Some(gate), true) = (&mut self.gate, self.day.is_some()) {
+            gate.set_since_beginning(process.log_time().since(Nanos(BEGINNING)));
+        }
         match &mut self.gate {
             Some(gate) => gate.act(&mut self.crowd, &self.plan, now, asks)?,
             None if asks => self.crowd.act(&mut process.port, &self.plan),
@@ -488,7 +597,7 @@ impl World {
         self.tally.steps += 1;
         let step_ns_max = self.weather.step_ns_max(self.plan.step_ns_max);
         self.clocks.advance(Nanos(1 + self.rng.below(step_ns_max)));
-        self.clocks.step(self.plan.clock_steps_per_mille);
+        self.clocks.step(self.plan.clock_steps_per_mille, self.plan.rarity());
         let (now, wall) = (self.clocks.time(), self.clocks.wall());
         self.change_weather(process);
         if let Some(gate) = &mut self.gate {
@@ -510,7 +619,7 @@ impl World {
             };
             self.tally.snapshots += u64::from(taken);
         }
-        if !self.plan.limits.is_unlimited() && self.rng.chance(1, 40) {
+        if !self.plan.limits.is_unlimited() && self.rng.chance(1, 40 * self.plan.rarity()) {
             self.retain(process)?;
         }
         Ok(())
@@ -555,6 +664,7 @@ impl World {
         {
             self.reader.follow(view, now)?;
         }
+        self.sample();
         Ok(())
     }
 
@@ -683,11 +793,7 @@ impl World {
     /// Checks that the partition has every definition of the control log, in order and once, except
     /// for those that its rules may skip, which the naive engine checks.
     fn check_feed(&self) -> Result<(), Violation> {
-        let events = self.oracle.seen().iter().map(|bytes| Event::decode(bytes));
-        let mut told = events.filter_map(|event| match event {
-            Ok(Event::Defined(defined, _)) => Some(defined.control_position),
-            _ => None,
-        });
+        let mut told = self.oracle.defined();
         let mut next = told.next();
         for (at, definition) in self.crowd.definitions() {
             if next == Some(*at) {

@@ -33,6 +33,7 @@ fn plan(durability: Durability, fault: DiskFault) -> Plan {
         clock_steps_per_mille: 0,
         log_queue_len_max: u64::MAX,
         has_weather: false,
+        day: None,
         event_segment_bytes: EVENT_SEGMENT_BYTES,
         limits: RetentionLimits::default(),
         lives: vec![life],
@@ -53,7 +54,7 @@ fn fail_each_behind(
 ) -> (u64, Tally) {
     let run = match front {
         Front::Crowd => run_plan,
-        Front::Gateway => run_gate_plan,
+        Front::Gateway | Front::Day => run_gate_plan,
     };
     let mut sum = Tally::default();
     for n in 0.. {

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use weir_sim::campaign::{run_seed, run_seeds};
+use weir_sim::day::{self, run_day};
 use weir_sim::plant::{Front, Plant};
 
 /// The number of seeds within which a planted bug must be found.
@@ -68,6 +69,28 @@ fn every_client_is_told_its_own_reports_once_and_in_order() {
 }
 
 #[test]
+fn a_short_day_breaks_no_rule_and_nothing_grows_in_it() {
+    let report = run_day(day::SHORT, 1, None);
+    assert_eq!(report.outcome.violation, None);
+    let (total, ends) = (report.outcome.tally, report.ends);
+    for (what, count) in [
+        ("kills", ends.kills),
+        ("losses of power", ends.power_losses),
+        ("clean stops", ends.clean_stops),
+        ("spells", total.spells.descriptors + total.spells.stalls + total.spells.full),
+        ("steps of the wall clock", total.clock_steps),
+        ("truncations", total.truncations),
+        ("checkpoints", total.gate.checkpoints),
+        ("lost connections", total.gate.lost_connections),
+        ("copies", total.gate.copies),
+    ] {
+        assert!(count > 0, "no {what}");
+    }
+    assert!(total.commands > 5_000 && report.sample_count > 200, "{}", report.to_json());
+    println!("{}", report.to_json());
+}
+
+#[test]
 fn seeds_that_once_showed_a_fault_stay_clean() {
     let seeds: [(Front, &[u64]); 2] = [
         (Front::Crowd, &[358, 1191, 4970, 5040]),
@@ -112,5 +135,33 @@ fn every_planted_bug_is_found() {
         });
         let (seed, violation) = found.unwrap_or_else(|| panic!("{plant:?} is not found"));
         println!("{plant:?}: found by seed {seed}: {violation}");
+    }
+}
+
+#[test]
+fn bugs_that_only_make_things_grow_break_no_rule_of_a_short_run() {
+    for plant in [Plant::TruncationIgnored, Plant::SnapshotsCease] {
+        for seed in 1..31 {
+            let outcome = run_seed(Front::Gateway, seed, Some(plant));
+            assert_eq!(outcome.violation, None, "{plant:?}, seed {seed}");
+        }
+    }
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn the_day_finds_files_that_the_parts_never_remove() {
+    use weir_gateway::plant::Plant as InGateway;
+    use weir_partition::plant::Plant as InPartition;
+    for (plant, series) in [
+        (Plant::InPartition(InPartition::SnapshotsNeverPruned), "snapshots"),
+        (Plant::InGateway(InGateway::CheckpointsNeverPruned), "checkpoints"),
+    ] {
+        assert_eq!(plant.front(), Front::Day);
+        let report = run_day(day::SHORT, 1, Some(plant));
+        let grown = report.judged.iter().filter(|judged| !judged.is_flat());
+        let grown: Vec<_> = grown.map(|judged| judged.what).collect();
+        println!("{plant:?}: {:?}", report.outcome.violation);
+        assert!(grown.contains(&series), "{plant:?}: {grown:?}");
     }
 }

@@ -64,12 +64,13 @@ const ARROWS: &[Arrow] = &[
     arrow("powercut", &["io"]),
     arrow("skip", &[]),
     arrow("plant", &[]),
+    arrow("growth", &[]),
     arrow("sim", SIM_KNOWS),
     Arrow { name: "weir", may_know: COMMAND_LINE_KNOWS, tests_may_know: &[ALL] },
     arrow("python", &["types", "wire", "tls", "client"]),
     arrow("abi", &["types", "wire", "engine"]),
     arrow("bench", &[ALL]),
-    arrow("campaign", &["types", "wire", "io", "log", "engine", "feed", "client"]),
+    arrow("campaign", &["types", "wire", "io", "log", "engine", "feed", "client", "growth"]),
     arrow("cold-format", &["types", "wire", "client"]),
     arrow("itch-bench", &["types", "feed", "market", "client"]),
     arrow("shm-bench", &["probe", "shm"]),
@@ -170,6 +171,7 @@ const SIM_KNOWS: &[&str] = &[
     "door",
     "partition",
     "gateway",
+    "growth",
 ];
 
 const COMMAND_LINE_KNOWS: &[&str] = &[

@@ -11,7 +11,6 @@
 //! * [`market`]: instruments, sessions and keys.
 //! * [`load`], [`visitors`], [`readers`]: the parties.
 //! * [`samples`]: the measured series.
-//! * [`verdict`]: the growth of a series and its limit.
 
 mod http;
 mod load;
@@ -19,7 +18,6 @@ mod market;
 mod node;
 mod readers;
 mod samples;
-mod verdict;
 mod visitors;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use weir_growth::Judged;
 use weir_types::Durability;
 
 use load::Load;
@@ -38,7 +37,6 @@ use market::Market;
 use node::{Home, Node};
 use readers::Readers;
 use samples::Samples;
-pub use verdict::Judged;
 use visitors::Visitors;
 
 /// The longest wait for any answer: a hang is an error, no time is judged by it.
@@ -143,7 +141,7 @@ pub fn run(args: &SoakArgs) -> ExitCode {
         "starts": outcome.start_count,
         "samples": outcome.sample_count,
         "counts": outcome.counts,
-        "judged": outcome.judged.iter().map(Judged::json).collect::<Vec<_>>(),
+        "judged": outcome.judged.iter().map(samples::to_json).collect::<Vec<_>>(),
         "grown": grown,
         "errors": outcome.errors.len(),
     });

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use serde_json::json;
+use serde_json::{Value, json};
+use weir_growth::{Bound, Judged, judge};
 
 use super::node::{Measured, Node};
-use super::verdict::{Bound, Judged, judge};
 
 /// The rows of the table for samples.
 const ROWS: u32 = 60;
@@ -26,6 +26,20 @@ const DESCRIPTORS: Bound = Bound { what: "descriptors", unit: "", share: 0.0, fl
 const THREADS: Bound = Bound { what: "threads", unit: "", share: 0.0, floor: 1.0 };
 const DISK: Bound = Bound { what: "disk", unit: "MiB", share: 0.05, floor: 4.0 };
 const START: Bound = Bound { what: "time to ready", unit: "ms", share: 0.5, floor: 250.0 };
+
+/// Returns a judged series for the outcome's line.
+pub(super) fn to_json(judged: &Judged) -> Value {
+    json!({
+        "series": judged.what,
+        "unit": judged.unit,
+        "points": judged.point_count,
+        "first_third": judged.thirds[0],
+        "last_third": judged.thirds[1],
+        "growth": judged.growth,
+        "limit": judged.limit,
+        "flat": judged.is_flat(),
+    })
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {

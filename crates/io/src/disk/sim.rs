@@ -84,6 +84,17 @@ pub struct SimCounts {
     pub calls: u64,
 }
 
+/// The room that a disk's files take, and its open files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimUsage {
+    /// The number of files.
+    pub file_count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The number of open files.
+    pub open_count: u64,
+}
+
 /// A simulated disk. Clones are handles to the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
@@ -197,6 +208,22 @@ impl SimDisk {
     /// Creates or replaces a file durably, to set up a test.
     pub fn plant(&self, name: &str, bytes: &[u8]) {
         self.state().image.plant(name, bytes);
+    }
+
+    /// Returns the room that the files take, as a listing of the directory shows it.
+    #[must_use]
+    pub fn usage(&self) -> SimUsage {
+        let state = self.state();
+        let (file_count, bytes) = state.image.usage();
+        let open_count = state.open.iter().flatten().count() as u64;
+        SimUsage { file_count, bytes, open_count }
+    }
+
+    /// Frees the memory of removed files that no crash can bring back and that nobody has open.
+    /// The disk keeps them otherwise, as crash states are copies with the same files.
+    pub fn forget_removed(&self) {
+        let state = &mut *self.state();
+        state.image.forget_removed(state.open.iter().flatten().map(|(ino, _)| *ino));
     }
 
     /// Returns the disk after a crash of the process alone: every write is still visible.

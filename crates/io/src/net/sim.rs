@@ -253,6 +253,14 @@ impl SimNet {
         self.state().end_count / 2
     }
 
+    /// Returns the number of open streams of all listeners, those included that wait to be
+    /// accepted.
+    #[must_use]
+    pub fn listener_stream_count(&self) -> u64 {
+        // The second end of each connection is the listener's.
+        self.state().ends.keys().filter(|id| **id % 2 == 1).count() as u64
+    }
+
     /// Returns the number, from zero, of the first connection that waits to be accepted on
     /// `address`.
     #[must_use]

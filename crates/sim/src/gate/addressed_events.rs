@@ -13,6 +13,7 @@ use weir_wire::frame::parse_message;
 use weir_wire::{Event, PlainEvent};
 
 use crate::oracle::{Violation, ensure};
+use crate::window::Window;
 use crate::workload::COPIED;
 
 /// An event addressed to a session, as its report must have it.
@@ -45,13 +46,32 @@ impl Report {
     }
 }
 
+/// The reports of a session without any.
+static NO_REPORTS: Window<Report> = Window::EMPTY;
+
+/// Notes an order as its owner's if the event says that it is live.
+fn know_live(live: &mut BTreeMap<OrderId, SessionId>, event: &Event) {
+    match event {
+        Event::Plain(PlainEvent::OrderEvent(e)) if e.rec.is_none() => {}
+        Event::Plain(PlainEvent::OrderEvent(e)) if e.ord_status.is_live() => {
+            live.insert(e.order_id, e.session_id);
+        }
+        Event::Plain(PlainEvent::OrderEvent(e)) => drop(live.remove(&e.order_id)),
+        _ => {}
+    }
+}
+
 /// The events by their addressees.
 #[derive(Default)]
 pub struct AddressedEvents {
-    sessions: BTreeMap<SessionId, Vec<Report>>,
+    sessions: BTreeMap<SessionId, Window<Report>>,
     /// The reports of the firm that is copied: the owner and its index in `sessions`.
-    copied: Vec<(SessionId, usize)>,
+    copied: Window<(SessionId, usize)>,
     live: BTreeMap<OrderId, SessionId>,
+    /// The same before the first record that is kept.
+    live_before: BTreeMap<OrderId, SessionId>,
+    /// The number of times that events were lost.
+    pub loss_count: u64,
     /// The current epoch.
     pub current: Epoch,
     /// The epochs before it.
@@ -88,30 +108,44 @@ impl AddressedEvents {
             && !e.rec.is_none()
         {
             self.lost_orders += u64::from(e.reason == Reason::SessionLost);
-            if e.ord_status.is_live() {
-                self.live.insert(e.order_id, e.session_id);
-            } else {
-                self.live.remove(&e.order_id);
-            }
         }
+        know_live(&mut self.live, event);
     }
 
     /// Replaces all events after a loss.
-    pub fn rebuild(&mut self, events: &[Vec<u8>]) {
-        self.sessions.clear();
-        self.copied.clear();
-        self.live.clear();
+    pub fn rebuild(&mut self, events: &Window<Vec<u8>>) {
+        self.sessions.values_mut().for_each(|reports| drop(reports.take_kept()));
+        self.copied.take_kept();
+        self.live.clone_from(&self.live_before);
+        self.loss_count += 1;
         self.retained_from = self.retained_from.min(events.len() as u64 + 1);
-        for (record, bytes) in (1..).zip(events) {
+        for (record, bytes) in (events.begin() as u64 + 1..).zip(events.kept()) {
             let event = Event::decode(bytes).expect("it was decoded when it was seen");
             self.note(record, &event, bytes);
         }
     }
 
+    /// Forgets the events before a record, which all clients have received.
+    pub fn forget_before(&mut self, record: u64, events: &[Vec<u8>]) {
+        for bytes in events {
+            let event = Event::decode(bytes).expect("it was decoded when it was seen");
+            know_live(&mut self.live_before, &event);
+        }
+        let is_before = |copy: &(SessionId, usize)| {
+            self.of(copy.0).get(copy.1).is_none_or(|report| report.record < record)
+        };
+        let copies = self.copied.begin() + self.copied.kept().partition_point(is_before);
+        self.copied.forget_before(copies);
+        for reports in self.sessions.values_mut() {
+            let count = reports.kept().partition_point(|report| report.record < record);
+            reports.forget_before(reports.begin() + count);
+        }
+    }
+
     /// A session's reports so far.
     #[must_use]
-    pub fn of(&self, session_id: SessionId) -> &[Report] {
-        self.sessions.get(&session_id).map_or(&[], Vec::as_slice)
+    pub fn of(&self, session_id: SessionId) -> &Window<Report> {
+        self.sessions.get(&session_id).unwrap_or(&NO_REPORTS)
     }
 
     /// The number of copies so far.
@@ -124,7 +158,7 @@ impl AddressedEvents {
     #[must_use]
     pub fn copy(&self, index: usize) -> Option<(SessionId, &Report)> {
         let (owner, at) = *self.copied.get(index)?;
-        Some((owner, &self.sessions[&owner][at]))
+        Some((owner, self.sessions[&owner].get(at)?))
     }
 
     /// Checks a report: it is the session's, the next one, and has the event's bytes.
@@ -158,7 +192,8 @@ impl AddressedEvents {
         oldest: EventNo,
     ) -> Result<&[Report], Violation> {
         let upto = usize::try_from(oldest.0).unwrap_or(usize::MAX).saturating_sub(1);
-        let gone = self.of(session_id).get(count..upto).unwrap_or_default();
+        let later = self.of(session_id).from(count);
+        let gone = later.get(..upto.saturating_sub(count)).unwrap_or_default();
         let is_gone = gone.last().is_some_and(|last| last.record < self.retained_from);
         ensure(is_gone, "a retained event is refused", || {
             let records: Vec<u64> = gone.iter().map(|report| report.record).collect();
@@ -204,8 +239,10 @@ impl AddressedEvents {
         }
         let later = self.ended.iter().filter(|end| end.epoch >= epoch);
         let left = later.map(|end| end.last_valid).min()?;
+        // Those that are forgotten are before each loss that a client has not been told of.
         let reports = self.of(session_id);
-        let left = reports.iter().take_while(|report| report.position <= left).count() as u64;
+        let later = reports.kept().iter().take_while(|report| report.position <= left);
+        let left = (reports.begin() + later.count()) as u64;
         (count > left).then_some(EventNo(left + 1))
     }
 
@@ -216,10 +253,11 @@ impl AddressedEvents {
     pub fn check_received(
         &self,
         session_id: SessionId,
-        received: &[Report],
+        received: &Window<Report>,
     ) -> Result<(), Violation> {
         let reports = self.of(session_id);
-        let wrong = (0..received.len()).find(|at| reports.get(*at) != Some(&received[*at]));
+        let mut known = received.begin().max(reports.begin())..received.len();
+        let wrong = known.find(|at| reports.get(*at) != received.get(*at));
         ensure(wrong.is_none(), "a client keeps what is lost", || {
             format!("event {} of session {session_id}", wrong.unwrap_or(0) + 1)
         })

@@ -63,6 +63,12 @@ impl Checkpoints {
         self.written
     }
 
+    /// The first event that the gateway took in at its start, in a log that begins at `first`.
+    #[must_use]
+    pub fn events_from(&self, first: u64) -> u64 {
+        first.max(self.began_with + 1)
+    }
+
     /// True if the gateway began with one.
     #[must_use]
     pub fn is_beginning(&self) -> bool {

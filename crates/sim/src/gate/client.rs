@@ -14,8 +14,9 @@ use super::GateTally;
 use super::addressed_events::{AddressedEvents, ReceivedReport, Report};
 use super::copies::CopyReader;
 use crate::oracle::{Violation, ensure};
+use crate::window::Window;
 use crate::workload::{
-    COPY_DESK, HERE, KnownOrder, OPERATOR, THROTTLED_INTERVAL, key_of, operate, trade,
+    COPY_DESK, HERE, KnownOrder, OPERATOR, THROTTLED_INTERVAL, key_of, later, operate, trade,
 };
 
 /// The heartbeat interval that clients ask for, in milliseconds.
@@ -27,6 +28,9 @@ const TAKEN_TIME_MAX: Nanos = Nanos(4_000_000_000);
 const NAMES_MAX: u64 = 1_000_000;
 /// The most unanswered requests of a client: as many as a batch of the partition may hold.
 const UNANSWERED_MAX: usize = 6;
+
+/// The requests whose times of sending are kept: more than are ever unanswered.
+const SENT_MAX: usize = 1_000;
 
 /// The consequence of a message for the session.
 #[must_use]
@@ -52,6 +56,15 @@ pub struct ReceivedMessage<'a> {
     pub return_by: Nanos,
     /// The last time at which the command log's disk stood, or descriptors were short.
     pub withheld_at: Nanos,
+}
+
+/// The times of a new request.
+#[derive(Clone, Copy, Debug)]
+pub struct AskTimes {
+    /// The time.
+    pub now: Nanos,
+    /// The time by which the times in it are later than those of a run's beginning.
+    pub since_beginning: Nanos,
 }
 
 /// A client's choices of cancel-on-disconnect.
@@ -82,7 +95,9 @@ pub struct Client {
     /// The stream of copies, for a desk.
     pub copies: Option<CopyReader>,
     definitions: u8,
-    received: Vec<Report>,
+    received: Window<Report>,
+    /// The number of losses for which the events that it keeps were compared.
+    loss_count: u64,
     live: BTreeMap<OrderId, KnownOrder>,
     names: u64,
     logon_count: u64,
@@ -132,7 +147,8 @@ impl Client {
             logs_on_at: None,
             copies: (session_id == COPY_DESK).then(|| CopyReader::new(session_id)),
             definitions: 0,
-            received: Vec::new(),
+            received: Window::default(),
+            loss_count: 0,
             live: BTreeMap::new(),
             names: 0,
             logon_count: 0,
@@ -207,9 +223,10 @@ impl Client {
     pub fn ask(
         &mut self,
         rng: &mut SeededRng,
-        now: Nanos,
+        times: AskTimes,
         out: &mut Vec<u8>,
     ) -> Option<(RequestNo, Command)> {
+        let AskTimes { now, since_beginning } = times;
         self.names += 1;
         let request = if self.session_id == OPERATOR {
             operate(rng, RequestNo(self.names))
@@ -220,10 +237,14 @@ impl Client {
             let name = ClOrdId::from_number(number);
             trade(rng, self.session_id, RequestNo(0), name, known.copied())
         };
+        let request = later(request, since_beginning);
         match self.session.submit(HERE, request, Times { due: now, sent: now }, out) {
             Submit::Sent(no) => {
                 self.asked.insert(no);
                 self.sent_at.insert(no, now);
+                while self.sent_at.len() > SENT_MAX {
+                    self.sent_at.pop_first();
+                }
                 let stamped = weir_client::request::stamp(request, self.session_id, no);
                 Some((no, Command::Request(stamped)))
             }
@@ -392,7 +413,7 @@ impl Client {
     /// True if a loss of the session may not cancel the event's order.
     fn is_safe(&mut self, event: &OrderEvent) -> bool {
         let is_entry = event.exec_type == ExecType::New && !event.rec.is_none();
-        if is_entry && self.asked.contains(&event.request_no) {
+        if is_entry && self.choices != Choices::Off && self.asked.contains(&event.request_no) {
             self.safe.insert(event.order_id);
         }
         self.choices == Choices::Off
@@ -451,10 +472,31 @@ impl Client {
         }
     }
 
-    fn check_opened(&self, told: &AddressedEvents) -> Result<(), Violation> {
+    /// The first record that it may still be told of, if that is known.
+    #[must_use]
+    pub fn needs_from(&self, told: &AddressedEvents) -> Option<u64> {
+        let own = told.of(self.session_id).get(self.received.len());
+        let copies = self.copies.as_ref().and_then(|copies| copies.needs_from(told));
+        own.map(|report| report.record).into_iter().chain(copies).min()
+    }
+
+    /// Forgets what it received of records before this one.
+    pub fn forget_before(&mut self, record: u64) {
+        let count = self.received.kept().partition_point(|report| report.record < record);
+        self.received.forget_before(self.received.begin() + count);
+        if let Some(copies) = &mut self.copies {
+            copies.forget_before(record);
+        }
+    }
+
+    fn check_opened(&mut self, told: &AddressedEvents) -> Result<(), Violation> {
         ensure(self.session.epoch(HERE) == told.current, "a logon names a wrong epoch", || {
             format!("{} instead of {}", self.session.epoch(HERE), told.current)
         })?;
+        // An event was compared as it was received, and changes by a loss only.
+        if std::mem::replace(&mut self.loss_count, told.loss_count) == told.loss_count {
+            return Ok(());
+        }
         told.check_received(self.session_id, &self.received)
     }
 
@@ -490,7 +532,7 @@ impl Client {
                 if kept > self.received.len() {
                     let gone =
                         told.past_retention(self.session_id, self.received.len(), other_from)?;
-                    self.received.extend_from_slice(gone);
+                    self.received.extend(gone.iter().cloned());
                 }
                 self.received.truncate(kept);
                 self.live.clear();
@@ -507,7 +549,7 @@ impl Client {
                 tally.past_retention += 1;
                 let gone =
                     told.past_retention(self.session_id, self.received.len(), oldest_event_no)?;
-                self.received.extend_from_slice(gone);
+                self.received.extend(gone.iter().cloned());
                 let (last, epoch) = (EventNo(oldest_event_no.0 - 1), self.session.epoch(HERE));
                 self.session.resume_after(HERE, last, epoch);
                 Ok(Next::LogOn)

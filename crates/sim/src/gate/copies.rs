@@ -7,6 +7,7 @@ use weir_wire::drop_copy::{DropCopyState, ReportCopy};
 
 use super::addressed_events::{AddressedEvents, ReceivedReport, Report};
 use crate::oracle::{Violation, ensure};
+use crate::window::Window;
 use crate::workload::{COPIED_FIRM, HERE};
 
 /// A reader of copies.
@@ -14,7 +15,9 @@ pub struct CopyReader {
     session_id: SessionId,
     copies: DropCopy,
     /// Every copy received, in order, with its owner.
-    received: Vec<(SessionId, Report)>,
+    received: Window<(SessionId, Report)>,
+    /// The number of losses for which the copies that it keeps were compared.
+    loss_count: u64,
     /// The head whose report is the next message.
     due: Option<ReportCopy>,
     /// Requests refused because of lost copies.
@@ -31,7 +34,8 @@ impl CopyReader {
         CopyReader {
             session_id,
             copies,
-            received: Vec::new(),
+            received: Window::default(),
+            loss_count: 0,
             due: None,
             other_histories: 0,
             past_retention: 0,
@@ -42,6 +46,18 @@ impl CopyReader {
     #[must_use]
     pub fn count(&self) -> usize {
         self.received.len()
+    }
+
+    /// The first record that it may still be told of, if that is known.
+    #[must_use]
+    pub fn needs_from(&self, told: &AddressedEvents) -> Option<u64> {
+        told.copy(self.received.len()).map(|(_, report)| report.record)
+    }
+
+    /// Forgets what it received of records before this one.
+    pub fn forget_before(&mut self, record: u64) {
+        let count = self.received.kept().partition_point(|(_, report)| report.record < record);
+        self.received.forget_before(self.received.begin() + count);
     }
 
     /// Asks for the copies, after a logon.
@@ -82,12 +98,7 @@ impl CopyReader {
                 let gone = told.copies_past_retention(self.received.len(), first)?;
                 self.past_retention += u64::from(!gone.is_empty());
                 self.received.extend(gone);
-                for (index, (owner, report)) in self.received.iter().enumerate() {
-                    let is_true = told.copy(index) == Some((*owner, report));
-                    ensure(is_true, "a reader of copies keeps what is lost", || {
-                        format!("copy {} of {}", report.record, told.copy_count())
-                    })?;
-                }
+                self.check(told)?;
             }
             Ok(CopyOutcome::Taken) => {}
             Err(ClientError::CopiesRefused {
@@ -96,7 +107,9 @@ impl CopyReader {
                 ..
             }) => {
                 self.other_histories += 1;
-                self.received.retain(|(_, report)| report.record < next_copy_no.0);
+                let kept = self.received.kept();
+                let left = kept.partition_point(|(_, report)| report.record < next_copy_no.0);
+                self.received.truncate(self.received.begin() + left);
                 let point = CopyPoint {
                     partition_id: HERE,
                     epoch: Epoch::NONE,
@@ -111,6 +124,21 @@ impl CopyReader {
                 self.ask(out);
             }
             Err(error) => return Err(Violation::new("copies are refused", error)),
+        }
+        Ok(())
+    }
+
+    /// Checks that all copies received are true. Each was as it was received, and changes by a loss
+    /// only.
+    fn check(&mut self, told: &AddressedEvents) -> Result<(), Violation> {
+        if std::mem::replace(&mut self.loss_count, told.loss_count) == told.loss_count {
+            return Ok(());
+        }
+        for (index, (owner, report)) in (self.received.begin()..).zip(self.received.kept()) {
+            let is_true = told.copy(index) == Some((*owner, report));
+            ensure(is_true, "a reader of copies keeps what is lost", || {
+                format!("copy {} of {}", report.record, told.copy_count())
+            })?;
         }
         Ok(())
     }

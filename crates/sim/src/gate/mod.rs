@@ -31,6 +31,7 @@ use crate::oracle::{Violation, ensure};
 use crate::plan::{Ending, Plan};
 use crate::process::{Disks, Process};
 use crate::weather::{Conditions, Forecast};
+use crate::window::Window;
 use addressed_events::AddressedEvents;
 use node::{GateNode, Start, StartContext};
 use wire::Wires;
@@ -263,6 +264,7 @@ pub struct Gate {
     time: Nanos,
     return_by: Nanos,
     not_in_time: u64,
+    since_beginning: Nanos,
 }
 
 impl Gate {
@@ -294,6 +296,7 @@ impl Gate {
             time: Nanos(0),
             return_by: Nanos(0),
             not_in_time: 0,
+            since_beginning: Nanos(0),
         }
     }
 
@@ -318,7 +321,7 @@ impl Gate {
             self.plan.ring_len = SHORT_RING;
         }
         self.plan.turns_away = forecast.turns_away;
-        if forecast.step_ns_max > STEP_OF_SHORT_STALLS {
+        if forecast.step_ns_max.max(step_ns_max) > STEP_OF_SHORT_STALLS {
             self.plan.stall_max = Nanos(2_000_000_000);
         }
         let steps = [5, 60, 300][self.returns.below(3) as usize];
@@ -381,7 +384,7 @@ impl Gate {
         })
     }
 
-    /// Starts the node's agents.
+    /// Starts the node's agents; returns the number of events that the gateway took in.
     ///
     /// # Errors
     /// A violation of a rule.
@@ -390,7 +393,7 @@ impl Gate {
         process: &mut Process,
         disks: &Disks,
         start: Start<'_>,
-    ) -> Result<(), Violation> {
+    ) -> Result<u64, Violation> {
         (self.told.current, self.told.ended) = (start.epoch, start.ended.to_vec());
         self.told.retained_from = self.told.retained_from.max(start.first_record);
         self.return_by = Nanos(start.now.0 + self.plan.return_within.0);
@@ -406,9 +409,11 @@ impl Gate {
         let node = GateNode::start(process, &start, &around);
         let failed = |error| Violation::new("the gateway does not start", error);
         let mut node = node.map_err(failed)?;
-        self.told.is_past_known = start.first_record == 1 || node.checkpoints().is_beginning();
+        let checkpoints = node.checkpoints();
+        self.told.is_past_known = start.first_record == 1 || checkpoints.is_beginning();
+        let taken_in = checkpoints.events_from(start.first_record);
         self.node = Some(node);
-        Ok(())
+        Ok(process.tail_handle().next_record().saturating_sub(taken_in))
     }
 
     /// Ends the node's agents as the process ends.
@@ -470,6 +475,7 @@ impl Gate {
             is_away: self.away.is_some(),
             return_by: self.return_by,
             withheld_at: self.withheld_at,
+            since_beginning: self.since_beginning,
         };
         self.wires.step(&mut context)?;
         self.net.advance();
@@ -510,8 +516,34 @@ impl Gate {
     }
 
     /// Discards the events after a loss.
-    pub fn forget(&mut self, events: &[Vec<u8>]) {
+    pub fn forget(&mut self, events: &Window<Vec<u8>>) {
         self.told.rebuild(events);
+    }
+
+    /// The first record, not after `record`, that a client may still be told of.
+    #[must_use]
+    pub fn needs_from(&self, record: u64) -> u64 {
+        self.wires
+            .clients()
+            .filter_map(|client| client.needs_from(&self.told))
+            .fold(record, u64::min)
+    }
+
+    /// Forgets the events before a record, which all clients have received.
+    pub fn forget_before(&mut self, record: u64, events: &[Vec<u8>]) {
+        self.told.forget_before(record, events);
+        self.wires.forget_before(record);
+    }
+
+    /// The open streams of the node.
+    #[must_use]
+    pub fn stream_count(&self) -> u64 {
+        self.net.listener_stream_count()
+    }
+
+    /// Sets the time by which the times in requests are later than those of a run's beginning.
+    pub fn set_since_beginning(&mut self, by: Nanos) {
+        self.since_beginning = by;
     }
 
     /// True when every client has had everything and every request is answered; then, once, the

@@ -13,7 +13,7 @@ use weir_wire::frame::{Framing, RawMessage, next_frame};
 use weir_wire::session::{ApiKey, Logon, Logout};
 
 use super::addressed_events::{AddressedEvents, ReceivedReport};
-use super::client::{Choices, Client, Next, ReceivedMessage};
+use super::client::{AskTimes, Choices, Client, Next, ReceivedMessage};
 use super::node::address;
 use super::strangers::Strangers;
 use super::{GatePlan, GateTally};
@@ -26,6 +26,8 @@ use crate::workload::{COPY_DESK, OPERATOR, TRADERS};
 pub(super) const FRAME_MAX: usize = 1 << 20;
 /// The silence after which a client makes another connection.
 const SILENCE_MAX: Nanos = Nanos(2_000_000_000);
+/// The ports of a client's address.
+const PORTS: u16 = 60_000;
 /// Bytes that a client reads in one step.
 pub(super) const READ_MAX: usize = 4_096;
 
@@ -57,6 +59,8 @@ pub struct Context<'a> {
     pub return_by: Nanos,
     /// The last time at which the command log's disk stood, or descriptors were short.
     pub withheld_at: Nanos,
+    /// The time by which the times in requests are later than those of a run's beginning.
+    pub since_beginning: Nanos,
 }
 
 /// A connection and its sessions.
@@ -144,6 +148,17 @@ impl Wires {
     pub fn session_defined(&mut self, session_id: SessionId) {
         let clients = self.wires.iter_mut().flat_map(|wire| &mut wire.clients);
         clients.filter(|client| client.session_id == session_id).for_each(Client::defined);
+    }
+
+    /// All clients.
+    pub fn clients(&self) -> impl Iterator<Item = &Client> {
+        self.wires.iter().flat_map(|wire| &wire.clients)
+    }
+
+    /// Forgets what clients received of records before this one.
+    pub fn forget_before(&mut self, record: u64) {
+        let clients = self.wires.iter_mut().flat_map(|wire| &mut wire.clients);
+        clients.for_each(|client| client.forget_before(record));
     }
 
     /// Lets every client act once.
@@ -277,7 +292,8 @@ impl Wire {
         if self.stream.is_none() {
             self.connect(context);
         }
-        if context.rng.chance(context.gate.disturbed_per_myriad, 10_000) {
+        let whole = 10_000 * context.plan.rarity();
+        if context.rng.chance(context.gate.disturbed_per_myriad, whole) {
             self.disturb(context);
         }
         let is_lost = self.read(context);
@@ -304,7 +320,7 @@ impl Wire {
         if context.tick < self.connects_at {
             return;
         }
-        self.connection_count += 1;
+        self.connection_count = (self.connection_count + 1) % PORTS;
         let from = SocketAddr::from(([10, 0, 1, self.host], 1_000 + self.connection_count));
         match context.net.connect(from, address()) {
             Ok(stream) => {
@@ -478,7 +494,9 @@ impl Wire {
                 && client.session_id != COPY_DESK
                 && client.session.unanswered_count() < context.plan.window;
             if may_ask && context.rng.chance(context.plan.send_per_mille, 1_000) {
-                let asked = client.ask(context.rng, context.now, &mut self.output);
+                let (now, since_beginning) = (context.now, context.since_beginning);
+                let times = AskTimes { now, since_beginning };
+                let asked = client.ask(context.rng, times, &mut self.output);
                 if let Some((request_no, command)) = asked {
                     context.crowd.record(client.session_id, request_no, command);
                 }

@@ -2,7 +2,7 @@
 //!
 //! An image is copied for every crash state, so file contents are shared until they are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The unit that a power loss keeps or loses as a whole, in bytes.
@@ -168,6 +168,33 @@ impl Image {
             }
             _ => true,
         });
+    }
+
+    /// The number of files and the sum of their lengths.
+    pub(super) fn usage(&self) -> (u64, u64) {
+        let bytes = self.live.values().map(|ino| self.len(*ino)).sum();
+        (self.live.len() as u64, bytes)
+    }
+
+    /// Forgets the bytes of files that have no name, in no state that a crash can leave, and that
+    /// are not among those `open`.
+    pub(super) fn forget_removed(&mut self, open: impl Iterator<Item = usize>) {
+        let mut kept: BTreeSet<usize> = open.collect();
+        kept.extend(self.live.values().chain(self.durable.values()));
+        kept.extend(self.pending.iter().filter_map(|change| match change {
+            PendingChange::Dir(DirChange::Create { ino, .. }) => Some(*ino),
+            _ => None,
+        }));
+        self.pending.retain(|change| match change {
+            PendingChange::Write(write) => kept.contains(&write.ino),
+            PendingChange::Dir(_) => true,
+        });
+        for (ino, inode) in self.inodes.iter_mut().enumerate() {
+            let has_bytes = !inode.live.is_empty() || !inode.durable.is_empty();
+            if has_bytes && !kept.contains(&ino) {
+                *inode = Inode::default();
+            }
+        }
     }
 
     pub(super) fn ino(&self, name: &str) -> Option<usize> {

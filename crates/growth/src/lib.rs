@@ -1,4 +1,5 @@
-//! The growth of a series, and whether it is flat.
+//! The growth of a series of samples, and whether it is flat: the verdict of campaigns in which
+//! nothing may grow.
 //!
 //! The growth is the Theil-Sen slope, the median of the slopes between all pairs of points, times
 //! the length of the series. Single outliers and sawteeth, as of a log's segments that come and go,
@@ -7,8 +8,6 @@
 
 use std::fmt;
 
-use serde_json::{Value, json};
-
 /// The most points whose pairs are compared; of more, evenly spaced ones are taken.
 const POINTS_MAX: usize = 1_000;
 /// A series of fewer points has no verdict.
@@ -16,12 +15,15 @@ const POINTS_MIN: usize = 4;
 
 /// The limit of a series' growth.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bound {
-    pub(super) what: &'static str,
-    pub(super) unit: &'static str,
-    /// Of the median.
-    pub(super) share: f64,
-    pub(super) floor: f64,
+pub struct Bound {
+    /// The name of the series.
+    pub what: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The share of the median that it may grow by.
+    pub share: f64,
+    /// The least growth that counts.
+    pub floor: f64,
 }
 
 /// A judged series.
@@ -29,12 +31,18 @@ pub(super) struct Bound {
 pub struct Judged {
     /// The name of the series.
     pub what: &'static str,
-    unit: &'static str,
-    point_count: usize,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The number of points.
+    pub point_count: usize,
+    /// The median.
+    pub median: f64,
     /// The medians of the first and of the last third.
-    thirds: [f64; 2],
-    growth: f64,
-    limit: f64,
+    pub thirds: [f64; 2],
+    /// The growth over the length of the series.
+    pub growth: f64,
+    /// The largest growth of a flat series.
+    pub limit: f64,
 }
 
 impl Judged {
@@ -43,24 +51,11 @@ impl Judged {
     pub fn is_flat(&self) -> bool {
         self.point_count < POINTS_MIN || self.growth <= self.limit
     }
-
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "series": self.what,
-            "unit": self.unit,
-            "points": self.point_count,
-            "first_third": self.thirds[0],
-            "last_third": self.thirds[1],
-            "growth": self.growth,
-            "limit": self.limit,
-            "flat": self.is_flat(),
-        })
-    }
 }
 
 impl fmt::Display for Judged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Judged { what, unit, point_count, thirds: [first, last], growth, limit } = self;
+        let Judged { what, unit, point_count, thirds: [first, last], growth, limit, .. } = self;
         let verdict = match (*point_count < POINTS_MIN, self.is_flat()) {
             (true, _) => "too few points",
             (_, true) => "flat",
@@ -75,7 +70,8 @@ impl fmt::Display for Judged {
 }
 
 /// Judges a series of (time, value) in order of time.
-pub(super) fn judge(bound: Bound, points: &[(f64, f64)]) -> Judged {
+#[must_use]
+pub fn judge(bound: Bound, points: &[(f64, f64)]) -> Judged {
     let step = points.len().div_ceil(POINTS_MAX).max(1);
     let points: Vec<_> = points.iter().copied().step_by(step).collect();
     let values: Vec<f64> = points.iter().map(|point| point.1).collect();
@@ -84,13 +80,15 @@ pub(super) fn judge(bound: Bound, points: &[(f64, f64)]) -> Judged {
         [first, .., last] => last.0 - first.0,
         _ => 0.0,
     };
+    let middle = median(&values);
     Judged {
         what: bound.what,
         unit: bound.unit,
         point_count: values.len(),
+        median: middle,
         thirds: [median(&values[..third]), median(&values[values.len() - third..])],
         growth: slope(&points) * length,
-        limit: (bound.share * median(&values)).max(bound.floor),
+        limit: (bound.share * middle).max(bound.floor),
     }
 }
 
