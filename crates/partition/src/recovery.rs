@@ -793,5 +793,6 @@ fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
     figures.counters.live_orders.store(u64::from(engine.live_order_count()), Ordering::Relaxed);
     figures.counters.events.store(event_count, Ordering::Relaxed);
     figures.counters.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
+    figures.counters.imported_to.store(engine.control_position().0, Ordering::Relaxed);
     Arc::new(figures)
 }
