@@ -258,4 +258,6 @@ fn source_of(frame: &[u8]) -> PartitionId {
 }
 
 #[cfg(test)]
+mod replica_tests;
+#[cfg(test)]
 mod tests;
