@@ -252,7 +252,7 @@ impl Desk {
     #[must_use]
     pub fn new(config: DeskConfig, store: OrderStore, sealer: TokenSealer) -> Desk {
         Desk {
-            swept: store.head(),
+            swept: store.complete_to(),
             config,
             store,
             sealer,
@@ -303,7 +303,7 @@ impl Desk {
     pub fn replace_store(&mut self, store: OrderStore) -> OrderStore {
         assert_eq!(store.source(), self.store.source(), "a desk is of one source");
         let old = core::mem::replace(&mut self.store, store);
-        self.swept = self.store.head();
+        self.swept = self.store.complete_to();
         for slot in 0..u32::try_from(self.readers.len()).expect("readers_max is a u32") {
             if let Some(reader) = &mut self.readers[slot as usize] {
                 reader.looked_at = None;
@@ -429,7 +429,8 @@ impl Desk {
     fn reached(&self, at: &SourceCursor) -> Reached {
         let store = &self.store;
         if at.epoch == store.epoch() {
-            return if at.change_id <= store.head() { Reached::Yes } else { Reached::NotYet };
+            let is_reached = at.change_id <= store.complete_to();
+            return if is_reached { Reached::Yes } else { Reached::NotYet };
         }
         if at.epoch > store.epoch() {
             // This replica does not know the epoch yet.
@@ -611,7 +612,7 @@ impl Desk {
     }
 
     fn has_more(&self) -> bool {
-        let is_news = self.store.head() != self.swept && self.reader_count() > 0;
+        let is_news = self.store.complete_to() != self.swept && self.reader_count() > 0;
         !self.ready.is_empty() || self.sweep_left > 0 || is_news
     }
 
@@ -619,8 +620,8 @@ impl Desk {
     pub fn poll(&mut self, now: Nanos, sink: &mut impl PageSink) -> PollOutcome {
         let mut round = Round { now, sink, polled: PollOutcome::default() };
         self.ready_the_due(now);
-        if self.store.head() != self.swept {
-            self.swept = self.store.head();
+        if self.store.complete_to() != self.swept {
+            self.swept = self.store.complete_to();
             self.sweep_left = self.readers.len();
         }
         let mut scans_left = i64::from(self.config.poll_scan_max);
@@ -662,7 +663,7 @@ impl Desk {
                 if !reader.is_ready
                     && !reader.is_paused
                     && !reader.below.is_away()
-                    && reader.looked_at != Some(self.store.head()) =>
+                    && reader.looked_at != Some(self.store.complete_to()) =>
             {
                 self.visit(slot, round)
             }
@@ -742,7 +743,7 @@ impl Desk {
         if let Some((min, until)) = reader.min {
             match self.reached(&min) {
                 Reached::NotYet if now < until => {
-                    reader.looked_at = Some(self.store.head());
+                    reader.looked_at = Some(self.store.complete_to());
                     return (Visit::Park(until), 1);
                 }
                 Reached::NotYet | Reached::Never => {
@@ -796,7 +797,7 @@ impl Desk {
         }
         let limits = reader.page_limits();
         let page = self.store.select_from(&reader.query(scope, &limits), &mut self.selection);
-        reader.looked_at = Some(self.store.head());
+        reader.looked_at = Some(self.store.complete_to());
         reader.seen = reader.seen.max(self.store.head().seq);
         page
     }

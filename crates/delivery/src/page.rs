@@ -136,7 +136,7 @@ impl OrderStore {
             merged_count: 0,
             oldest_transact_time: Nanos(0),
             // A store behind its reader is not at the newest state that the reader has seen.
-            is_online: self.head() >= after,
+            is_online: self.complete_to() >= after,
             is_partial: false,
             is_cut: false,
             scan_count: 0,

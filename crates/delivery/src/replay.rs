@@ -24,15 +24,15 @@ use weir_wire::rows::Rows;
 use crate::ahead::{GROUP_LEN, RawRow};
 use crate::snapshot::{Payload, put_change_id};
 use crate::store::OrderStore;
-use crate::stream::{BatchOutcome, Resend, SourceStream, StreamCounters, Window, reason_of};
+use crate::stream::{
+    BatchOutcome, REPLAY, Resend, SourceStream, StreamCounters, Window, reason_of,
+};
 
 /// Bytes of a stream's state.
 pub const STREAM_STATE_LEN: usize = 1 + 4 + 8 + 4 + 1 + 16 + 8 + 8 + 16;
 const VERSION: u8 = 1;
 /// The resend code of a log's stream, which has no resend.
 const LOG: u8 = 4;
-/// The writer of a stream that is replayed.
-const REPLAY: u64 = u64::MAX;
 
 /// The reason that an entry cannot follow the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,7 +98,16 @@ impl SourceStream {
         is_state.then_some(stream)
     }
 
+    /// Goes on with a store of the same snapshot, or of the same replica: tells it the end of the
+    /// last full resend.
+    pub fn join(&self, store: &mut OrderStore) {
+        store.resent_to = store.resent_to.max(self.above);
+    }
+
     /// Takes an opening or a batch, its whole frame, that was taken in once before.
+    ///
+    /// The original refused what contradicted the orders that it had. This store may have discarded
+    /// more or fewer of them, and so checks only what follows from the entries.
     ///
     /// # Errors
     /// [`ReplayError`]; the store cannot be used after one.

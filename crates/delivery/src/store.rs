@@ -103,6 +103,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub struct OrderStore {
     pub(crate) config: StoreConfig,
     pub(crate) head: ChangeId,
+    /// The end of the last full resend: see [`OrderStore::complete_to`].
+    pub(crate) resent_to: ChangeId,
     pub(crate) epochs: Epochs<ChangeId>,
     pub(crate) records: Records,
     pub(crate) index: Index,
@@ -142,6 +144,7 @@ impl OrderStore {
     pub fn new(config: StoreConfig) -> OrderStore {
         OrderStore {
             head: ChangeId::START,
+            resent_to: ChangeId::START,
             epochs: Epochs::new(config.epoch),
             records: Records::default(),
             index: Index::new(config.kinds),
@@ -233,6 +236,18 @@ impl OrderStore {
     #[must_use]
     pub fn head(&self) -> ChangeId {
         self.head
+    }
+
+    /// Returns the place up to which the store has all changes: its head, or the end of a full
+    /// resend where that is later.
+    ///
+    /// The end of a resend is behind the tombstones of all records that it left out, and a store
+    /// has tombstones of those alone that it had not discarded. So the heads of stores with other
+    /// limits, or archives, differ after it, and a reader that comes from another one may be beyond
+    /// the head here without lacking anything.
+    #[must_use]
+    pub fn complete_to(&self) -> ChangeId {
+        self.head.max(self.resent_to)
     }
 
     /// Returns the place of the latest removed change that this filter could have let through.
@@ -340,7 +355,8 @@ impl OrderStore {
     /// nothing.
     ///
     /// The start is always legal: a reader that has seen nothing misses nothing. A place beyond the
-    /// head is legal too: this store is behind the one that the reader had before.
+    /// head is legal too: this store is behind the one that the reader had before, or had fewer
+    /// records to remove at the end of a full resend.
     ///
     /// # Errors
     /// [`Resync`], with the reason.

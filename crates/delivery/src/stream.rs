@@ -54,6 +54,9 @@ use crate::store::OrderStore;
 /// The interval at which a gap is reported again while the missing batch has not come.
 pub const GAP_INTERVAL: Nanos = Nanos(200_000_000);
 
+/// The writer of a stream that is replayed.
+pub(crate) const REPLAY: u64 = u64::MAX;
+
 /// The limits on data without acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -311,7 +314,8 @@ impl SourceStream {
             return if fits { Ok(()) } else { Err(Reason::ResendNeedsEpoch) };
         }
         let is_known = open.valid_epoch == self.epoch;
-        let is_behind = !is_known || self.valid_to(open) < store.head();
+        // A head may be the tombstone of a record that the original had discarded.
+        let is_behind = !is_known || (writer != REPLAY && self.valid_to(open) < store.head());
         let is_torn = self.resend != Resend::None || self.partial > 0;
         if !is_full && (is_behind || is_torn) {
             return Err(Reason::ResendNeeded);
@@ -434,6 +438,7 @@ impl SourceStream {
         if begins != (self.resend == Resend::Due) || (ends && !runs) {
             return Err((0, Reason::ResendMisplaced));
         }
+        let is_replay = self.writer.is_some_and(|(writer, _)| writer == REPLAY);
         let mut last = self.head(store);
         let mut row_no = 0;
         loop {
@@ -460,7 +465,7 @@ impl SourceStream {
             }
             last = change_id;
             // A full resend may give an order a record number that the voided history had used.
-            let known = store.order_id_of(row.rec, self.above).filter(|_| !runs);
+            let known = store.order_id_of(row.rec, self.above).filter(|_| !runs && !is_replay);
             if known.is_some_and(|order_id| order_id != row.order_id) {
                 return refused(Reason::OrderIdChanged);
             }
@@ -555,6 +560,7 @@ impl SourceStream {
             let Some((rec, change_id, is_gone)) = store.next_record(cursor) else {
                 self.resend = Resend::None;
                 self.above = ChangeId::new(seq, Rec(u64::MAX));
+                self.join(store);
                 self.counters.resends += 1;
                 return Some(self.ack(self.writer.map_or(SessionId::NONE, |(_, id)| id)));
             };

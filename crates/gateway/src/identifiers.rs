@@ -56,25 +56,33 @@ pub(super) fn check(directory: &Directory, role: Role, request: &Request) -> Res
 /// | something that is defined | a change of all fields, except limits and expiries that are zero |
 ///
 /// So a client that does not know a limit, or does not think of it, does not take it away.
-pub(super) fn as_sequenced(directory: &Directory, request: &Request) -> Request {
+///
+/// `is_defined_before` is true when a definition of the same identifier is on its way to the log,
+/// which the directory does not have yet. If it is refused, the change is one of something unknown.
+pub(super) fn as_sequenced(
+    directory: &Directory,
+    request: &Request,
+    is_defined_before: bool,
+) -> Request {
+    let has = |is_known: bool| is_known || is_defined_before;
     match request {
         Request::DefineInstrument(d) if d.fields == 0 => {
             Request::DefineInstrument(DefineInstrument { fields: NEW, ..*d })
         }
-        Request::DefineFirm(d) if d.fields == 0 && directory.has_firm(d.firm_id) => {
+        Request::DefineFirm(d) if d.fields == 0 && has(directory.has_firm(d.firm_id)) => {
             let bit = field_bit::<DefineFirm>;
             let limits = [(bit("live_orders_max"), d.live_orders_max)];
             let fields = fields_set(all_fields::<DefineFirm>(), &limits);
             Request::DefineFirm(DefineFirm { fields, ..*d })
         }
-        Request::DefineAccount(d) if d.fields == 0 && directory.has_account(d.account_id) => {
+        Request::DefineAccount(d) if d.fields == 0 && has(directory.has_account(d.account_id)) => {
             let bit = field_bit::<DefineAccount>;
             let limits = [(bit("live_orders_max"), d.live_orders_max)];
             let fields = fields_set(all_fields::<DefineAccount>(), &limits);
             Request::DefineAccount(DefineAccount { fields, ..*d })
         }
         Request::DefineSession(d)
-            if d.fields == 0 && directory.has_session(d.defined_session_id) =>
+            if d.fields == 0 && has(directory.has_session(d.defined_session_id)) =>
         {
             let bit = field_bit::<DefineSession>;
             let limits = [
@@ -203,7 +211,7 @@ mod tests {
 
     /// Returns the bits of the fields that the log's definition does not set.
     fn unset(directory: &Directory, request: Request) -> u32 {
-        let definition = as_sequenced(directory, &request).definition().unwrap();
+        let definition = as_sequenced(directory, &request, false).definition().unwrap();
         assert!(is_change(definition.fields()), "{definition:?}");
         definition.all_fields() & !definition.fields()
     }
@@ -217,7 +225,13 @@ mod tests {
             Request::DefineSession(session(Nanos(0), 0)),
         ];
         for request in requests {
-            assert_eq!(as_sequenced(&directory, &request), request, "what is new is complete");
+            assert_eq!(
+                as_sequenced(&directory, &request, false),
+                request,
+                "what is new is complete"
+            );
+            let behind = as_sequenced(&directory, &request, true).definition().unwrap();
+            assert_ne!(behind.fields(), 0, "behind another definition it is a change");
             directory.define(&request.definition().unwrap());
         }
         let limit = "live_orders_max";
@@ -234,6 +248,6 @@ mod tests {
         assert_eq!(sessions, [some | all[0] | all[1], some]);
         // One that names fields is handed on as it is.
         let named = Request::DefineFirm(DefineFirm { fields: 1 << 4, ..firm(0) });
-        assert_eq!(as_sequenced(&directory, &named), named);
+        assert_eq!(as_sequenced(&directory, &named, false), named);
     }
 }

@@ -228,7 +228,8 @@ impl Gateway {
             }
         };
         let Some(pace) = pace else { return IntakeOutcome::TooSoon };
-        let sequenced = as_sequenced(&self.reception.directory, request);
+        let is_defined = self.symbols.is_defined_before(port, request);
+        let sequenced = as_sequenced(&self.reception.directory, request, is_defined);
         let taken = self.submit(port, from, Command::Request(sequenced));
         if taken == IntakeOutcome::Done {
             self.symbols.reserve(port, request);

@@ -1,4 +1,4 @@
-//! Symbols that requests under way give to instruments.
+//! Symbols that requests under way give to instruments, and identifiers that they define.
 //!
 //! A new instrument is defined in the control partition, and a standing one is renamed in the
 //! partition that trades it: no engine orders the two, and the directory has neither before it is
@@ -6,12 +6,16 @@
 //! its identifier is used up. So the gateway reserves the symbol of each request that it hands
 //! over, and refuses others that give it to another instrument.
 //!
+//! A definition that names no fields is a new one's or a change, by the directory. One that is sent
+//! before the answer to another of its identifier is a change too: as a new one's it would take
+//! limits away that the other sets.
+//!
 //! INVARIANT: a symbol is reserved from its request's way into a ring to the request's answer,
 //! which follows the definition in the partition's events.
 
 use std::collections::BTreeMap;
 
-use weir_types::{InstrumentId, Reason, RequestNo, SessionId, Symbol};
+use weir_types::{AccountId, FirmId, InstrumentId, Reason, RequestNo, SessionId, Symbol};
 use weir_wire::Request;
 use weir_wire::reference::{DefineInstrument, field_bit, is_change};
 
@@ -20,10 +24,21 @@ use super::identifiers::Refused;
 /// A request that has no answer yet: its port, session and number.
 type Pending = (usize, SessionId, RequestNo);
 
-/// The symbol of a request under way.
+/// The name that a request under way reserves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ReservedName {
+    /// The symbol that it gives to an instrument.
+    Symbol(Symbol, InstrumentId),
+    /// The identifier that it defines.
+    Firm(FirmId),
+    Account(AccountId),
+    Session(SessionId),
+}
+
+/// The reservation of a request under way.
 #[derive(Debug)]
 struct Reserved {
-    named: (Symbol, InstrumentId),
+    named: ReservedName,
     /// The number of times that the request was handed over, less those that were refused.
     copies: u32,
 }
@@ -32,23 +47,34 @@ struct Reserved {
 #[derive(Debug, Default)]
 pub(super) struct SymbolsUnderWay {
     by_request: BTreeMap<Pending, Reserved>,
-    /// The number of requests that give a symbol to an instrument; never zero.
-    counts: BTreeMap<(Symbol, InstrumentId), u32>,
+    /// The number of requests that reserve it; never zero.
+    counts: BTreeMap<ReservedName, u32>,
 }
 
 impl SymbolsUnderWay {
     /// Checks that no request under way gives the symbol of this one to another instrument.
     pub(super) fn check(&self, request: &Request) -> Result<(), Refused> {
-        let Some((symbol, instrument_id)) = symbol_of(request) else { return Ok(()) };
-        let all = (symbol, InstrumentId(0))..=(symbol, InstrumentId(u32::MAX));
-        let is_taken = self.counts.range(all).any(|((_, other), _)| *other != instrument_id);
+        let Some(named) = named_by(request) else { return Ok(()) };
+        let ReservedName::Symbol(symbol, _) = named else { return Ok(()) };
+        let of = |id| ReservedName::Symbol(symbol, InstrumentId(id));
+        let is_taken = self.counts.range(of(0)..=of(u32::MAX)).any(|(other, _)| *other != named);
         if is_taken { Err(("symbol", Reason::InvalidDefinition)) } else { Ok(()) }
+    }
+
+    /// Returns true when another request under way defines the firm, account or session that this
+    /// one defines.
+    pub(super) fn is_defined_before(&self, port: usize, request: &Request) -> bool {
+        let Some(named) = named_by(request) else { return false };
+        let pending = (port, request.session_id(), request.request_no());
+        let own = u32::from(self.by_request.contains_key(&pending));
+        let is_symbol = matches!(named, ReservedName::Symbol(..));
+        !is_symbol && self.counts.get(&named).is_some_and(|count| *count > own)
     }
 
     /// Reserves the symbol of a request that is handed over to a partition. A request that is sent
     /// again keeps the symbol of the first.
     pub(super) fn reserve(&mut self, port: usize, request: &Request) {
-        let Some(named) = symbol_of(request) else { return };
+        let Some(named) = named_by(request) else { return };
         let pending = (port, request.session_id(), request.request_no());
         let reserved = self.by_request.entry(pending).or_insert_with(|| {
             *self.counts.entry(named).or_default() += 1;
@@ -86,17 +112,30 @@ impl SymbolsUnderWay {
     }
 }
 
-/// Returns the symbol that a request gives to an instrument.
-fn symbol_of(request: &Request) -> Option<(Symbol, InstrumentId)> {
-    let Request::DefineInstrument(d) = request else { return None };
-    let is_set = !is_change(d.fields) || d.fields & field_bit::<DefineInstrument>("symbol") != 0;
-    is_set.then_some((d.symbol, d.instrument_id))
+/// Returns the name that a request reserves.
+fn named_by(request: &Request) -> Option<ReservedName> {
+    let is_new = |fields: u32| !is_change(fields);
+    match request {
+        Request::DefineInstrument(d) => {
+            let symbol = field_bit::<DefineInstrument>("symbol");
+            let is_set = is_new(d.fields) || d.fields & symbol != 0;
+            is_set.then_some(ReservedName::Symbol(d.symbol, d.instrument_id))
+        }
+        Request::DefineFirm(d) => is_new(d.fields).then_some(ReservedName::Firm(d.firm_id)),
+        Request::DefineAccount(d) => {
+            is_new(d.fields).then_some(ReservedName::Account(d.account_id))
+        }
+        Request::DefineSession(d) => {
+            is_new(d.fields).then_some(ReservedName::Session(d.defined_session_id))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use weir_types::{Nanos, PartitionId, Phase, Price, Qty};
-    use weir_wire::reference::NEW;
+    use weir_wire::reference::{DefineFirm, NEW};
 
     use super::*;
 
@@ -159,6 +198,32 @@ mod tests {
             symbols.settle(CONTROL, SessionId(1), RequestNo(request_no));
             assert_eq!(symbols.check(&other).is_ok(), is_free, "behind {request_no}");
         }
+    }
+
+    #[test]
+    fn a_definition_behind_another_of_its_identifier_is_known_as_such_and_a_copy_is_not() {
+        let firm = |request_no, id, fields| {
+            Request::DefineFirm(DefineFirm {
+                fields,
+                request_no: RequestNo(request_no),
+                name: Symbol::new("FIRM").unwrap(),
+                session_id: SessionId(1),
+                firm_id: FirmId(id),
+                live_orders_max: 0,
+            })
+        };
+        let mut symbols = SymbolsUnderWay::default();
+        assert!(!symbols.is_defined_before(CONTROL, &firm(5, 11, 0)));
+        symbols.reserve(CONTROL, &firm(5, 11, 0));
+        assert!(symbols.is_defined_before(CONTROL, &firm(6, 11, 0)));
+        assert!(!symbols.is_defined_before(CONTROL, &firm(6, 12, 0)));
+        assert!(!symbols.is_defined_before(CONTROL, &firm(5, 11, 0)), "the same, sent again");
+        assert_eq!(symbols.check(&firm(6, 11, 0)), Ok(()));
+        symbols.settle(CONTROL, SessionId(1), RequestNo(5));
+        assert!(!symbols.is_defined_before(CONTROL, &firm(6, 11, 0)));
+        // One that names its fields is a change of something that the directory has.
+        symbols.reserve(CONTROL, &firm(7, 11, field_bit::<DefineFirm>("live_orders_max")));
+        assert!(!symbols.is_defined_before(CONTROL, &firm(8, 11, 0)));
     }
 
     #[test]

@@ -13,11 +13,11 @@ use weir_types::{Durability, Nanos, PartitionId, Position};
 
 use crate::api::{Append, SequencedLog};
 use crate::batch::{Batch, Push};
-use crate::embedded::open::Purpose;
+use crate::embedded::open::{FoundLog, Purpose};
 use crate::embedded::{EmbeddedLog, LogConfig};
 use crate::error::LogError;
-use crate::reader::{LogReader, RetainedSegment, segment_header};
-use crate::recovery::{CutTail, EpochReason, RecoveryReport};
+use crate::reader::{LogReader, RetainedSegment};
+use crate::recovery::{CutTail, EpochReason, RecoveryReport, segment_names};
 use crate::segment::SegmentKind;
 
 /// The number of bytes of records at which a frame is written without waiting for more.
@@ -77,17 +77,37 @@ impl EventLogReport {
     }
 }
 
-/// The result of [`EventLog::open_reaching`].
-pub enum OpenedEvents<D> {
-    /// The log reaches the record at which the engine resumes.
-    Reaching(Box<EventLog<D>>, EventLogReport),
-    /// The log ends before that record: a crash interrupted the removal of discarded history.
-    Behind {
-        /// The first missing record.
-        next: Position,
-        /// The log's directory.
-        disk: D,
-    },
+/// An event log that was scanned and can be opened, or a directory without one. It is not changed
+/// yet, so that a caller may refuse it.
+pub struct FoundEvents<D> {
+    log: FoundLog<D>,
+    config: EventLogConfig,
+}
+
+impl<D: Disk> FoundEvents<D> {
+    /// Returns the number of the record after the last sound one; `None` when there is no log with
+    /// a sound beginning, and opening it creates it where the engine resumes.
+    #[must_use]
+    pub fn next_record(&self) -> Option<Position> {
+        (!self.log.is_new()).then(|| self.log.positions().end)
+    }
+
+    /// Opens the event log, or creates it. `resume_at` is the highest record number with which the
+    /// engine may begin in this run: the one after its snapshot's last. A log that ends before it
+    /// lacks records that no engine will replay: it begins anew behind them, late rather than with
+    /// a gap.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn open(self, resume_at: Position) -> Result<(EventLog<D>, EventLogReport), LogError> {
+        let FoundEvents { log, config } = self;
+        let (positions, is_new) = (log.positions(), log.is_new());
+        if !is_new && positions.end < resume_at {
+            return EventLog::begin_anew(config, positions.end..resume_at, log.into_disk());
+        }
+        let (log, report) = log.beginning_at(resume_at).open()?;
+        Ok((EventLog::of_log(log, config), EventLogReport::of(report, None)))
+    }
 }
 
 /// The outcome of appending a record.
@@ -124,58 +144,24 @@ impl<D: Disk> EventLog<D> {
     pub fn open(
         config: EventLogConfig,
         resume_at: Position,
-        mut disk: D,
+        disk: D,
     ) -> Result<(EventLog<D>, EventLogReport), LogError> {
-        disk.lock()?;
-        match EventLog::open_reaching(config.clone(), resume_at, disk)? {
-            OpenedEvents::Reaching(log, report) => Ok((*log, report)),
-            OpenedEvents::Behind { next, disk } => {
-                EventLog::begin_anew(config, next..resume_at, disk)
-            }
-        }
+        EventLog::find(config, disk)?.open(resume_at)
     }
 
-    /// Opens the log like [`EventLog::open`], in a directory that is already locked. A log that
-    /// ends before `resume_at` is left unchanged, for a caller that can let the engine begin
-    /// earlier.
+    /// Scans the event log in the disk's directory and changes nothing. Blocks.
     ///
     /// # Errors
     /// As [`EventLog::open`].
-    pub fn open_reaching(
-        config: EventLogConfig,
-        resume_at: Position,
-        disk: D,
-    ) -> Result<OpenedEvents<D>, LogError> {
-        let (log, report) = open_log(&config, resume_at, disk)?;
-        let next = log.next_position();
-        if next < resume_at {
-            return Ok(OpenedEvents::Behind { next, disk: log.into_disk()? });
-        }
-        let report = EventLogReport::of(report, None);
-        Ok(OpenedEvents::Reaching(Box::new(EventLog::of_log(log, config)), report))
-    }
-
-    /// Returns true when there is a log with a sound beginning. Without one, opening it removes all
-    /// files and creates it where the engine resumes. Changes nothing.
-    ///
-    /// # Errors
-    /// Fails when the first file is newer or foreign, or when the disk fails.
-    pub fn has_beginning(disk: &mut D) -> Result<bool, LogError> {
-        let names = event_files(disk)?;
-        let Some(first) = names.first() else { return Ok(false) };
-        match segment_header(disk, first, SegmentKind::Event) {
-            Ok(_) => Ok(true),
-            Err(LogError::DamagedHeader { .. }) => Ok(false),
-            Err(other) => Err(other),
-        }
+    pub fn find(config: EventLogConfig, mut disk: D) -> Result<FoundEvents<D>, LogError> {
+        disk.lock()?;
+        let log = FoundLog::scan(config.log_config(), disk, purpose(Position(1)))?;
+        Ok(FoundEvents { log, config })
     }
 
     /// Begins a log after `hole`, the records that no engine will replay, in a directory that is
-    /// already locked: the log begins late rather than with a gap.
-    ///
-    /// # Errors
-    /// As [`EventLog::open`].
-    pub fn begin_anew(
+    /// already locked.
+    fn begin_anew(
         config: EventLogConfig,
         hole: std::ops::Range<Position>,
         mut disk: D,
@@ -363,15 +349,15 @@ fn open_log<D: Disk>(
     first_if_new: Position,
     disk: D,
 ) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
-    let purpose =
-        Purpose { kind: SegmentKind::Event, regenerable: true, first_if_new, restored_as: None };
-    EmbeddedLog::open_as(config.log_config(), disk, purpose)
+    EmbeddedLog::open_as(config.log_config(), disk, purpose(first_if_new))
+}
+
+fn purpose(first_if_new: Position) -> Purpose {
+    Purpose { kind: SegmentKind::Event, regenerable: true, first_if_new, restored_as: None }
 }
 
 fn event_files<D: Disk>(disk: &mut D) -> Result<Vec<String>, LogError> {
-    let mut names = disk.list()?;
-    names.retain(|name| name.ends_with(SegmentKind::Event.suffix()));
-    Ok(names)
+    segment_names(disk, SegmentKind::Event)
 }
 
 fn remove_all<D: Disk>(disk: &mut D) -> Result<(), LogError> {

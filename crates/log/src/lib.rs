@@ -27,7 +27,9 @@ pub use check::{Juncture, SegmentCheck, check_header, check_segment};
 pub use embedded::open::FoundLog;
 pub use embedded::{EmbeddedLog, LogConfig};
 pub use error::LogError;
-pub use event_log::{EventAppend, EventLog, EventLogConfig, EventLogReport, read_events};
+pub use event_log::{
+    EventAppend, EventLog, EventLogConfig, EventLogReport, FoundEvents, read_events,
+};
 pub use reader::{Entry, LogReader, RetainedSegment, retained_segments};
 pub use recovery::{CutTail, EpochReason, Inspection, RecoveryReport, inspect};
 pub use segment::{

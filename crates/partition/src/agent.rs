@@ -68,6 +68,9 @@ weir_runtime::figures! {
         /// Definitions of the control log that the partition's limits or rules refused; it
         /// continues without them.
         counter imports_refused,
+        /// The newest definition of the control log that the partition took or refused, by its
+        /// position there.
+        gauge imported_to,
         /// The newest event in the event log's files, written by the shadow.
         gauge event_in_files,
         /// The newest event that a reader has waited for in the files; zero for none.
@@ -566,6 +569,8 @@ impl<L: SequencedLog + Send> Partition<L> {
             .counters
             .imports_refused
             .store(self.engine.refused_import_count(), Ordering::Relaxed);
+        let imported_to = self.engine.control_position().0;
+        figures.counters.imported_to.store(imported_to, Ordering::Relaxed);
         figures.counters.events.store(self.outbox.event_count(), Ordering::Relaxed);
     }
 

@@ -12,8 +12,8 @@
 //! off; missing events are written again, and are the same by determinism.
 //!
 //! That holds for one version of the engine's rules. A start that would have to apply commands that
-//! another version executed is refused ([`OtherRules`]). All refusals that follow from the command
-//! log and the snapshots come before the first change of a file ([`FoundPartition`]).
+//! another version executed is refused ([`OtherRules`]). All refusals that follow from the logs and
+//! the snapshots come before the first change of a file ([`FoundPartition`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use weir_engine::{Engine, EngineConfig, Memory, RULES_VERSION, SnapshotError};
 use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
-use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, OpenedEvents};
+use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, FoundEvents};
 use weir_log::plant::{self, Plant};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter};
@@ -308,11 +308,29 @@ fn place_of(partition_id: PartitionId, dirs: &PartitionDirs) -> String {
 }
 
 impl FoundDirectory {
+    /// Returns the partition.
+    #[must_use]
+    pub fn partition_id(&self) -> PartitionId {
+        self.partition_id
+    }
+
+    /// Returns the last position that the command log will have.
+    #[must_use]
+    pub fn last_position(&self) -> Position {
+        Position(self.found.log.positions().end.0 - 1)
+    }
+
+    /// Returns the position in the control log of the newest definition that the snapshot has; the
+    /// commands after it may have later ones.
+    #[must_use]
+    pub fn control_position(&self) -> Position {
+        self.found.base.engine.control_position()
+    }
+
     /// Recovers the partition, or creates it.
     ///
     /// # Errors
-    /// When the event log is newer or locked, or its events cannot be emitted again; when a disk
-    /// fails.
+    /// When an entry of the log is no command, or a disk fails.
     pub fn recover(self) -> anyhow::Result<RecoveredPartition> {
         let FoundDirectory { found, partition_id, dirs, event_memory_bytes, mut notes } = self;
         let rebuilt = found.rebuild().with_context(|| place_of(partition_id, &dirs))?;
@@ -341,17 +359,17 @@ impl FoundDirectory {
     }
 }
 
-/// A partition whose command log and snapshots are enough for a start. No file is changed yet.
+/// A partition whose logs and snapshots are enough for a start. No file is changed yet.
 pub struct FoundPartition<D, S> {
     log: FoundLog<D>,
     base: Base,
     place: OlderBases<S>,
-    events_config: EventLogConfig,
-    events: D,
+    events: FoundEvents<D>,
     notes: Vec<String>,
 }
 
-/// Looks for a partition's base: the newest sound snapshot from which the command log goes on.
+/// Looks for a partition's base: the newest sound snapshot from which the command log goes on, and
+/// that the event log reaches.
 ///
 /// # Errors
 /// The same as those of [`find_in_directory`].
@@ -369,8 +387,10 @@ pub fn find<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<FoundPar
         segment_bytes: sources.event_segment_bytes,
         ..EventLogConfig::new(partition_id, log.log_id())
     };
-    let place = OlderBases { store, engine: sources.engine, reach };
-    Ok(FoundPartition { log, base, place, events_config, events: sources.events, notes })
+    let events = EventLog::find(events_config, sources.events).context("the event log")?;
+    let mut place = OlderBases { store, engine: sources.engine, reach };
+    let base = place.reached_by(events.next_record(), base, &mut notes)?;
+    Ok(FoundPartition { log, base, place, events, notes })
 }
 
 /// Rebuilds a partition: the newest sound snapshot, then the rest of the command log.
@@ -387,16 +407,14 @@ impl<D: Disk, S: Disk> FoundPartition<D, S> {
     /// # Errors
     /// The same as those of [`FoundDirectory::recover`].
     pub fn rebuild(self) -> anyhow::Result<Rebuilt<D>> {
-        let FoundPartition { log, base, mut place, events_config, events: mut disk, mut notes } =
-            self;
+        let FoundPartition { log, mut base, mut place, events, mut notes } = self;
+        let partition_id = place.engine.partition_id;
         let (mut log, report) = log.open().context("the command log")?;
-        tell(events_config.partition, &report, &mut notes);
+        tell(partition_id, &report, &mut notes);
         // Only now: a refused start leaves all snapshots where they are.
         place.store.remove_after(Position(log.next_position().0 - 1))?;
-        disk.lock().context("the event log")?;
-        let partition_id = events_config.partition;
-        let (mut base, mut events) =
-            open_events(events_config, disk, base, &mut place, &mut notes)?;
+        let resume_at = Position(base.event_count + 1);
+        let (mut events, _) = events.open(resume_at).context("the event log")?;
         let snapshot = base.engine.position();
         let from = snapshot.next();
         replay(&mut base, &mut log, from, &mut events)?;
@@ -605,60 +623,65 @@ impl<S: Disk> OlderBases<S> {
         }
         Ok(base)
     }
-}
 
-/// Opens the event log, with a base that it reaches. A crash while lost events were being cut off
-/// may have removed some that the newest snapshot counts. An older base emits them again, if the
-/// command log reaches back that far.
-///
-/// A log without a sound beginning begins with the oldest base: views keep the events behind the
-/// older snapshot, so that damage to the newer one costs nothing. It is created there at once. A
-/// start that is killed after that finds a log that ends before the newest snapshot, and goes on as
-/// after any crash; had it begun behind the newest, the next start would find nothing missing.
-fn open_events<D: Disk, S: Disk>(
-    config: EventLogConfig,
-    mut disk: D,
-    mut base: Base,
-    place: &mut OlderBases<S>,
-    notes: &mut Vec<String>,
-) -> anyhow::Result<(Base, EventLog<D>)> {
-    let newest = base.engine.position();
-    if base.event_count > 0 && !EventLog::has_beginning(&mut disk).context("the event log")? {
-        base = place.earliest(base, notes)?;
-        notes.push(format!(
-            "partition {}: no event log, or one whose beginning is damaged: it begins with event \
-             {}",
-            config.partition,
-            base.event_count + 1
-        ));
-    }
-    loop {
-        let resume_at = Position(base.event_count + 1);
-        let opened = EventLog::open_reaching(config.clone(), resume_at, disk);
-        let next = match opened.context("the event log")? {
-            OpenedEvents::Reaching(events, _) => return Ok((base, *events)),
-            OpenedEvents::Behind { next, disk: back } => {
-                disk = back;
-                next
+    /// Returns the base that an event log reaches whose next record is `next`. A crash while lost
+    /// events were being cut off may have removed some that the newest snapshot counts. An older
+    /// base emits them again, if the command log reaches back that far.
+    ///
+    /// A log without a sound beginning (`None`) begins with the oldest base: views keep the events
+    /// behind the older snapshot, so that damage to the newer one costs nothing. It is made there
+    /// at once. A start that is killed after that finds a log that ends before the newest snapshot,
+    /// and goes on as after any crash; had it begun behind the newest, the next start would find
+    /// nothing missing.
+    fn reached_by(
+        &mut self,
+        next: Option<Position>,
+        mut base: Base,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<Base> {
+        let (partition_id, newest) = (self.engine.partition_id, base.engine.position());
+        let Some(next) = next else {
+            if base.event_count > 0 {
+                base = self.earliest(base, notes)?;
+                notes.push(format!(
+                    "partition {partition_id}: no event log, or one whose beginning is damaged: \
+                     it begins with event {}",
+                    base.event_count + 1
+                ));
             }
+            return Ok(base);
         };
-        let (older, is_within) = place.before(&base, notes)?;
-        if !is_within {
-            let Reach { retained, other } = place.reach;
-            if let Some((_, found)) = other
-                && older.engine.position().next() >= retained
-            {
-                let own = RULES_VERSION;
-                return Err(OtherRules::Events { next, snapshot: newest, found, own }.into());
+        while next.0 < base.event_count + 1 {
+            let (older, is_within) = self.before(&base, notes)?;
+            if !is_within {
+                self.refuse_other_rules(&older, next, newest)?;
+                notes.push(format!(
+                    "partition {partition_id}: events {next} to {} are gone: older ones cannot be \
+                     asked for",
+                    base.event_count
+                ));
+                return Ok(base);
             }
-            notes.push(format!(
-                "partition {}: events {next} to {} are gone: older ones cannot be asked for",
-                config.partition, base.event_count
-            ));
-            let (events, _) = EventLog::begin_anew(config, next..resume_at, disk)?;
-            return Ok((base, events));
+            base = older;
         }
-        base = older;
+        Ok(base)
+    }
+
+    /// Refuses events to be emitted again from `older` if the command log has their commands, and
+    /// another version of the rules executed those.
+    fn refuse_other_rules(
+        &self,
+        older: &Base,
+        next: Position,
+        snapshot: Position,
+    ) -> Result<(), OtherRules> {
+        let Reach { retained, other } = self.reach;
+        match other {
+            Some((_, found)) if older.engine.position().next() >= retained => {
+                Err(OtherRules::Events { next, snapshot, found, own: RULES_VERSION })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -770,5 +793,6 @@ fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
     figures.counters.live_orders.store(u64::from(engine.live_order_count()), Ordering::Relaxed);
     figures.counters.events.store(event_count, Ordering::Relaxed);
     figures.counters.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
+    figures.counters.imported_to.store(engine.control_position().0, Ordering::Relaxed);
     Arc::new(figures)
 }

@@ -2,29 +2,18 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
+mod support;
+
 use std::path::Path;
 
-use weir_io::{SyncStrategy, WakeFd};
-use weir_log::{Durability, SequencedLog};
-use weir_partition::recovery::{
-    EngineMemory, RecoveredPartition, RecoverySettings, find_in_directory,
-};
-use weir_partition::retention::RetentionLimits;
+use support::settings;
+use weir_io::WakeFd;
+use weir_log::SequencedLog;
+use weir_partition::recovery::{RecoveredPartition, find_in_directory};
 use weir_types::{Epoch, PartitionId};
 
 fn start(node_dir: &Path) -> RecoveredPartition {
-    let settings = RecoverySettings {
-        node_dir: node_dir.to_owned(),
-        durability: Durability::Disk,
-        sync: SyncStrategy::default(),
-        log_segment_bytes: 1 << 20,
-        event_segment_bytes: 1 << 20,
-        event_memory_bytes: 1 << 20,
-        engine_memory: EngineMemory::AsFilled,
-        snapshot_every_commands: 1_000,
-        snapshots_kept: 2,
-        retention: RetentionLimits::default(),
-    };
+    let settings = settings(node_dir);
     let wake = WakeFd::new().unwrap();
     find_in_directory(&settings, PartitionId(1), &wake).unwrap().recover().unwrap()
 }

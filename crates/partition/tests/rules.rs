@@ -4,18 +4,21 @@
 
 mod support;
 
+use std::path::{Path, PathBuf};
+
 use support::{
-    Disks, EVENTS, HERE, LOG_ID, Running, SEGMENT_BYTES, SNAPSHOTS, command, engine_of, log_config,
-    new_disks,
+    Disks, EVENTS, HERE, LOG_ID, Running, SEGMENT_BYTES, SNAPSHOTS, command, disks_at, engine_of,
+    log_config, new_disks, settings,
 };
 use weir_engine::RULES_VERSION;
 use weir_io::disk::sim::CrashChoice;
-use weir_io::{Disk, SimDisk};
+use weir_io::{Disk, SimDisk, ThreadDisk, WakeFd};
 use weir_log::{
-    Append, Batch, EmbeddedLog, EventAppend, EventLog, EventLogConfig, LogConfig, Push,
+    Append, Batch, Durability, EmbeddedLog, EventAppend, EventLog, EventLogConfig, LogConfig, Push,
     SequencedLog, SnapshotStore,
 };
-use weir_partition::recovery::OtherRules;
+use weir_partition::dirs::PartitionDirs;
+use weir_partition::recovery::{OtherRules, RecoverySettings, find_in_directory};
 use weir_partition::shadow::put_state;
 use weir_types::{Nanos, Position};
 use weir_wire::Event;
@@ -27,7 +30,7 @@ const OTHER: u32 = RULES_VERSION + 1;
 /// commands, their events, and a snapshot at the end if it is stopped in order.
 fn run_by_other_rules(disks: &Disks, last: u64, is_stopped: bool) {
     let [commands, events, snapshots] = disks.0.clone();
-    let config = LogConfig { rules: OTHER, ..log_config() };
+    let config = LogConfig { rules: OTHER, durability: disks.1, ..log_config() };
     let (mut log, _) = EmbeddedLog::open(config, commands).unwrap();
     let (mut engine, count) = engine_of(log.next_position().0 - 1);
     let config =
@@ -60,9 +63,16 @@ fn run_by_other_rules(disks: &Disks, last: u64, is_stopped: bool) {
     }
 }
 
+/// The levels of a command log.
+const LEVELS: [Durability; 3] = [Durability::Memory, Durability::Os, Durability::Disk];
+
 /// Returns the disks of a partition of this program's rules that was stopped in order at 200.
 fn stopped_at_200() -> Disks {
-    let disks = new_disks();
+    stopped_at_200_of(Durability::Disk)
+}
+
+fn stopped_at_200_of(durability: Durability) -> Disks {
+    let disks = disks_at(durability);
     let mut running = Running::new(&disks);
     running.append(200);
     assert!(running.snapshot());
@@ -140,25 +150,90 @@ fn a_log_of_other_rules_without_a_snapshot_is_refused_and_one_without_commands_i
     disks.map(SimDisk::after_process_crash).check_start(200, &|| "nothing executed".to_owned());
 }
 
-#[test]
-fn events_that_other_rules_emitted_are_not_written_again() {
-    let disks = stopped_at_200();
+/// Returns the disks of a partition whose last commands, up to 400, other rules executed. It was
+/// stopped in order, and then the event log lost its last segment: the program that wrote it can
+/// write it again. With `is_torn` that segment has only lost its header.
+fn without_the_last_events(durability: Durability, is_torn: bool) -> Disks {
+    let disks = stopped_at_200_of(durability);
     run_by_other_rules(&disks, 400, true);
-    // They lost their end: the program that wrote them can write it again.
     let damaged = disks.map(SimDisk::after_process_crash);
     let mut events = damaged.0[EVENTS].clone();
     let names = events.list().unwrap();
     let last = names.iter().rfind(|name| name.ends_with(".wevt")).unwrap();
-    events.remove(last).unwrap();
-    events.sync_dir().unwrap();
-    let (rules, told) = refused(&damaged);
+    if is_torn {
+        events.flip_bit(last, 9);
+    } else {
+        events.remove(last).unwrap();
+        events.sync_dir().unwrap();
+    }
+    damaged
+}
+
+fn check_events_refused(rules: OtherRules, told: &str) {
     assert!(matches!(rules, OtherRules::Events { snapshot: Position(400), found: OTHER, .. }));
     assert!(told.contains("move the event log away"), "{told}");
-    // As the refusal says: without an event log it begins behind the snapshot.
-    let damaged = damaged.map(SimDisk::after_process_crash);
-    let mut events = damaged.0[EVENTS].clone();
-    events.list().unwrap().iter().for_each(|name| events.remove(name).unwrap());
-    events.sync_dir().unwrap();
-    damaged.check_start(400, &|| "without an event log".to_owned());
-    assert_eq!(damaged.first(EVENTS), 401);
+}
+
+#[test]
+fn events_that_other_rules_emitted_are_not_written_again_and_no_retry_changes_a_file() {
+    for (level, is_torn) in LEVELS.into_iter().flat_map(|level| [(level, false), (level, true)]) {
+        let mut damaged = without_the_last_events(level, is_torn);
+        let before = contents(&damaged);
+        for retry in 0..4 {
+            let (rules, told) = refused(&damaged);
+            check_events_refused(rules, &told);
+            assert!(contents(&damaged) == before, "{level:?}, retry {retry}");
+            damaged = damaged.map(SimDisk::after_process_crash);
+        }
+        // As the refusal says: without an event log it begins behind the snapshot.
+        let mut events = damaged.0[EVENTS].clone();
+        events.list().unwrap().iter().for_each(|name| events.remove(name).unwrap());
+        events.sync_dir().unwrap();
+        damaged.check_start(400, &|| "without an event log".to_owned());
+        assert_eq!(damaged.first(EVENTS), 401);
+    }
+}
+
+/// Returns all files below a directory, with their bytes.
+fn files_below(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push((path.clone(), std::fs::read(path).unwrap()));
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Writes a partition's files into its directory of a node, as the node leaves them.
+fn write_files(disks: &Disks, node_dir: &Path) {
+    let dirs = PartitionDirs::new(node_dir, HERE);
+    for (disk, path) in disks.0.iter().zip([dirs.commands(), dirs.events(), dirs.snapshots()]) {
+        // A node that ran has left a lock's file too.
+        ThreadDisk::open(&path, None).unwrap().lock().unwrap();
+        for name in disk.clone().list().unwrap() {
+            std::fs::write(path.join(&name), disk.contents(&name).unwrap()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_directory_whose_events_are_of_other_rules_stays_byte_for_byte_the_same() {
+    for level in LEVELS {
+        let dir = tempfile::tempdir().unwrap();
+        write_files(&without_the_last_events(level, false), dir.path());
+        let before = files_below(dir.path());
+        for retry in 0..4 {
+            let settings = RecoverySettings { durability: level, ..settings(dir.path()) };
+            let found = find_in_directory(&settings, HERE, &WakeFd::new().unwrap());
+            let error = found.and_then(|found| found.recover().map(drop)).unwrap_err();
+            let rules = *error.downcast_ref::<OtherRules>().expect("refused for its rules");
+            check_events_refused(rules, &format!("{error:#}"));
+            assert!(files_below(dir.path()) == before, "{level:?}, retry {retry}");
+        }
+    }
 }

@@ -11,7 +11,7 @@
 
 mod unwritten;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -83,6 +83,8 @@ struct Held {
     idle: Strangers<u64>,
     /// The connections whose last answer is made and not read.
     unread: Strangers<u64>,
+    /// The same by the time of the answer.
+    by_answer: BTreeSet<(Nanos, u64)>,
     /// All connections.
     connections: HashMap<u64, Connection>,
     /// The number of connections by host; never zero.
@@ -219,9 +221,10 @@ async fn serve_connection(
 impl Held {
     /// Removes a connection; returns the word by which it is closed, if it was there.
     fn forget(&mut self, number: u64) -> Option<Arc<Notify>> {
-        let Connection { host, evicted, .. } = self.connections.remove(&number)?;
+        let Connection { host, evicted, answered_at } = self.connections.remove(&number)?;
         self.idle.leave(number);
         self.unread.leave(number);
+        self.by_answer.remove(&(answered_at, number));
         let count = self.hosts.get_mut(&host).expect("each connection's host is counted");
         *count -= 1;
         if *count == 0 {
@@ -231,7 +234,8 @@ impl Held {
     }
 
     /// Returns the connection that makes place for a newcomer: of one host, or of the host that
-    /// has most.
+    /// has most. Where the host with most answers that are not read has none that is late, it is
+    /// the latest of all: else a host with few keeps its places for as long as others read.
     fn dispensable(&self, host: Option<IpAddr>, now: Nanos) -> Option<u64> {
         let oldest = |among: &Strangers<u64>| match host {
             Some(host) => among.oldest_of(host),
@@ -239,18 +243,23 @@ impl Held {
         };
         let is_late =
             |number: &u64| now.since(self.connections[number].answered_at) >= READING_TIME_MAX;
-        oldest(&self.idle).or_else(|| oldest(&self.unread).filter(is_late))
+        let latest = || self.by_answer.first().map(|(_, number)| *number);
+        oldest(&self.idle)
+            .or_else(|| oldest(&self.unread).filter(is_late))
+            .or_else(|| latest().filter(|_| host.is_none()).filter(is_late))
     }
 
     fn set_state(&mut self, number: u64, state: State) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         self.idle.leave(number);
         self.unread.leave(number);
+        self.by_answer.remove(&(connection.answered_at, number));
         match state {
             State::Asked => {}
             State::Unread(now) => {
                 connection.answered_at = now;
                 self.unread.enter(number, connection.host);
+                self.by_answer.insert((now, number));
             }
             State::Idle => self.idle.enter(number, connection.host),
         }
@@ -546,6 +555,28 @@ mod tests {
         asked[2].is_answered(Nanos(9));
         asked[2].is_flushed();
         assert!(enter(10).is_some(), "an idle one");
+    }
+
+    #[test]
+    fn a_late_answer_keeps_no_place_beside_a_larger_crowd_that_reads() {
+        let (figures, next, held) = Default::default();
+        let slots = Arc::new(ConnectionSlots { connections_max: 5, figures, next, held });
+        let host = |last| IpAddr::from([127, 0, 0, last]);
+        let enter = |last, now| slots.enter(host(last), DescriptorRoom::Plenty, Nanos(now));
+        let (late, reading) = (5, 6);
+        let asked = [late, late, reading, reading, reading].map(|last| enter(last, 1).unwrap());
+        asked.iter().for_each(ConnectionSlot::is_asked);
+        asked[1].is_answered(Nanos(5));
+        asked[0].is_answered(Nanos(7));
+        let due = 5 + READING_TIME_MAX.0;
+        asked[2..].iter().for_each(|slot| slot.is_answered(Nanos(due - 2)));
+        assert!(enter(7, due - 1).is_none());
+        let newcomer = enter(7, due).expect("a place of the host that does not read");
+        newcomer.is_asked();
+        assert!(!slots.held().connections.contains_key(&asked[1].number));
+        assert!(enter(8, due + 1).is_none(), "the next is not late yet");
+        drop(asked);
+        assert_eq!(slots.held().by_answer.len(), 0);
     }
 
     #[tokio::test]

@@ -56,7 +56,7 @@ impl LocalBackends {
             self.frames.clear();
             has_more |= desk.poll(now, &mut Frames(&mut self.frames)).has_more;
             let store = desk.store();
-            router.heard_of(*id, store.epoch(), store.head());
+            router.heard_of(*id, store.epoch(), store.complete_to());
             // A desk's own frames are whole and valid; if not, the router has counted the fault.
             let _ = router.take(*id, &self.frames, now);
         }

@@ -13,7 +13,7 @@ use crate::frame::{Fault, FrameKind, first_link};
 use crate::reader::{RetainedSegment, segment_header};
 use crate::recovery::{
     CutTail, EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history,
-    last_run, refuse_damage, rewrite_unproven, scan,
+    last_run, refuse_damage, rewrite_unproven, scan, scan_files, segment_names,
 };
 use crate::segment::{EPOCH_MAX, Opening, RulesSince, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
@@ -199,20 +199,22 @@ pub struct FoundLog<D> {
     purpose: Purpose,
     history: History,
     scan: Option<Scan>,
-    /// The files that were removed before the scan, from a log that can be regenerated.
-    unsound: Option<CutTail>,
+    /// The segments behind those that were scanned, of a log that can be regenerated: the first of
+    /// them has a damaged header, and opening the log removes them.
+    unsound: Vec<String>,
 }
 
 impl<D: Disk> FoundLog<D> {
-    fn scan(config: LogConfig, mut disk: D, purpose: Purpose) -> Result<Self, LogError> {
+    pub(crate) fn scan(config: LogConfig, mut disk: D, purpose: Purpose) -> Result<Self, LogError> {
         // An earlier start may have been killed between a change of the directory and its sync: the
         // state judged now must not revert at a power loss.
         disk.sync_dir()?;
+        let mut names = segment_names(&mut disk, purpose.kind)?;
         let unsound = match purpose.regenerable {
-            true => remove_unsound(&mut disk, purpose.kind)?,
-            false => None,
+            true => split_unsound(&mut disk, purpose.kind, &mut names)?,
+            false => Vec::new(),
         };
-        let scan = scan(&mut disk, purpose.kind)?;
+        let scan = scan_files(&mut disk, purpose.kind, &names)?;
         let mut history = judge_history(scan.as_ref());
         if let Some(found) = &scan {
             if let (true, Some(broken)) = (purpose.regenerable, found.broken) {
@@ -244,6 +246,23 @@ impl<D: Disk> FoundLog<D> {
         }
     }
 
+    /// Returns true when there is no log, or none with a sound beginning, and opening creates it.
+    #[must_use]
+    pub(crate) fn is_new(&self) -> bool {
+        self.scan.is_none()
+    }
+
+    /// Sets the first position of a log to be created.
+    pub(crate) fn beginning_at(mut self, first_if_new: Position) -> FoundLog<D> {
+        self.purpose.first_if_new = first_if_new;
+        self
+    }
+
+    /// Returns the log's directory, for a caller that does not open the log.
+    pub(crate) fn into_disk(self) -> D {
+        self.disk
+    }
+
     /// Returns the versions of the rules by which its entries were executed, oldest first.
     #[must_use]
     pub fn rules(&self) -> &[RulesSince] {
@@ -257,6 +276,7 @@ impl<D: Disk> FoundLog<D> {
     /// When the disk fails.
     pub fn open(self) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
         let FoundLog { mut disk, mut config, purpose, history, scan: mut found, unsound } = self;
+        let unsound = remove_unsound(&mut disk, unsound)?;
         let run = found.as_ref().map(|found| last_run(found, disk.boot_id()));
         let mut cut = None;
         let mut rewritten_bytes = 0;
@@ -341,20 +361,30 @@ fn create<D: Disk>(disk: &mut D, config: &LogConfig, purpose: Purpose) -> Result
     Ok(found)
 }
 
-/// Removes the first segment with a damaged header and all after it, newest first, from a log that
-/// can be regenerated. Returns the removed files; the positions in them are unknown.
-fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<CutTail>, LogError> {
-    let mut names = disk.list()?;
-    names.retain(|name| name.ends_with(kind.suffix()));
+/// Splits the first segment with a damaged header and all after it off the names, oldest first, of
+/// a log that can be regenerated.
+fn split_unsound<D: Disk>(
+    disk: &mut D,
+    kind: SegmentKind,
+    names: &mut Vec<String>,
+) -> Result<Vec<String>, LogError> {
     let mut sound = 0;
-    for name in &names {
+    for name in names.iter() {
         match segment_header(disk, name, kind) {
             Ok(_) => sound += 1,
             Err(LogError::DamagedHeader { .. }) => break,
             Err(other) => return Err(other),
         }
     }
-    let removed = names.split_off(sound);
+    Ok(names.split_off(sound))
+}
+
+/// Removes these segments, newest first. Returns the removed files; the positions in them are
+/// unknown.
+fn remove_unsound<D: Disk>(
+    disk: &mut D,
+    removed: Vec<String>,
+) -> Result<Option<CutTail>, LogError> {
     for name in removed.iter().rev() {
         disk.remove(name)?;
         disk.sync_dir()?;

@@ -45,7 +45,9 @@ use crate::segment::{EpochEnd, RulesSince, SegmentKind};
 mod scan;
 
 pub use scan::decode_segment;
-pub(crate) use scan::{Break, BreakFault, HistoryHead, Scan, scan, sound_header};
+pub(crate) use scan::{
+    Break, BreakFault, HistoryHead, Scan, scan, scan_files, segment_names, sound_header,
+};
 
 /// The state of a log on disk, read without changing it.
 #[derive(Clone, Debug, PartialEq, Eq)]

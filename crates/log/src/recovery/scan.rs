@@ -257,12 +257,31 @@ impl Scan {
     }
 }
 
+/// Returns the names of all segments of a `kind` log, oldest first.
+pub(crate) fn segment_names<D: Disk>(
+    disk: &mut D,
+    kind: SegmentKind,
+) -> Result<Vec<String>, LogError> {
+    let mut names = disk.list()?;
+    names.retain(|name| name.ends_with(kind.suffix()));
+    Ok(names)
+}
+
 /// Scans all segments of a `kind` log; `None` when there are none.
 pub(crate) fn scan<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Scan>, LogError> {
+    let names = segment_names(disk, kind)?;
+    scan_files(disk, kind, &names)
+}
+
+/// Scans these segments of a `kind` log, oldest first; `None` when there are none.
+pub(crate) fn scan_files<D: Disk>(
+    disk: &mut D,
+    kind: SegmentKind,
+    names: &[String],
+) -> Result<Option<Scan>, LogError> {
     let mut found: Option<Scan> = None;
     let mut bytes = Vec::new();
-    let names = disk.list()?;
-    for name in names.iter().filter(|name| name.ends_with(kind.suffix())) {
+    for name in names {
         read_file(disk, name, &mut bytes)?;
         let header = sound_header(name, &bytes, kind)?;
         let scan = found.get_or_insert_with(|| Scan::of_first(&header));

@@ -117,13 +117,21 @@ fn recover_all(
         let begun = Instant::now();
         found.push((find_in_directory(&config.recovery(), *id, wake_fd)?, begun.elapsed()));
     }
+    check_imports(
+        found.first().map_or(Position::NONE, |(control, _)| control.last_position()),
+        found.iter().map(|(one, _)| (one.partition_id(), one.control_position())),
+    )?;
     for (one, before) in found {
         let begun = Instant::now();
         let one = one.recover()?;
         recoveries.push(Recovery::of(&one, before + begun.elapsed()));
         recovered.push(one);
     }
-    check_imports(&recovered)?;
+    // Once more, with the commands after the snapshots.
+    check_imports(
+        recovered.first().map_or(Position::NONE, |one| Position(one.log.next_position().0 - 1)),
+        recovered.iter().map(|one| (one.partition_id, one.engine.control_position())),
+    )?;
     Ok((recovered, recoveries))
 }
 
@@ -263,19 +271,19 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Checks that the control log has all definitions that the other partitions have imported. One
-/// that lost its end would give later definitions their positions, and no partition would import
-/// those.
-fn check_imports(recovered: &[RecoveredPartition]) -> anyhow::Result<()> {
-    let [control, others @ ..] = recovered else { return Ok(()) };
-    let last = Position(control.log.next_position().0 - 1);
-    for one in others {
-        let imported = one.engine.control_position();
+/// Checks that the control log, which ends at `last`, has all definitions that the partitions have
+/// imported, each up to a position of that log. One that lost its end would give later definitions
+/// their positions, and no partition would import those.
+fn check_imports(
+    last: Position,
+    imported: impl Iterator<Item = (PartitionId, Position)>,
+) -> anyhow::Result<()> {
+    for (partition_id, imported) in imported.filter(|(id, _)| !id.is_none()) {
         anyhow::ensure!(
             imported <= last,
-            "partition {} has definitions up to position {imported} of the control log, which ends \
-             at {last}: the control log has lost its end; restore both from one backup",
-            one.partition_id
+            "partition {partition_id} has definitions up to position {imported} of the control \
+             log, which ends at {last}: the control log has lost its end; restore both from one \
+             backup"
         );
     }
     Ok(())

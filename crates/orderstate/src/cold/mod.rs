@@ -40,4 +40,7 @@ pub(crate) fn ended_row() -> weir_wire::delivery::OrderRow {
 }
 
 #[cfg(test)]
+pub(crate) use tests::row as row_of;
+
+#[cfg(test)]
 mod tests;

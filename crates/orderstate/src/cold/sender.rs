@@ -252,6 +252,11 @@ impl<D: Disk> ArchiveSender<D> {
             }
             self.hand_over(store);
         }
+        self.hold(store);
+    }
+
+    /// Makes the store keep the changes that were not sent to the archive.
+    pub fn hold(&self, store: &mut OrderStore) {
         store.set_held(self.held());
     }
 
@@ -271,7 +276,7 @@ impl<D: Disk> ArchiveSender<D> {
     /// true when more are due.
     pub fn send(&mut self, store: &mut OrderStore, now: Nanos) -> bool {
         let has_more = self.go_on() && self.hand_on(store, now);
-        store.set_held(self.held());
+        self.hold(store);
         has_more
     }
 

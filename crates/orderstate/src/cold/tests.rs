@@ -27,7 +27,7 @@ fn sealer(maker: u32) -> TokenSealer {
     TokenSealer::new(TokenKey::new(1, &[7; 32]), NonceCounter::new(maker, Nanos(1)))
 }
 
-pub(super) fn row(seq: u64, rec: u64, firm: u32, ord_status: OrdStatus) -> OrderRow {
+pub(crate) fn row(seq: u64, rec: u64, firm: u32, ord_status: OrdStatus) -> OrderRow {
     OrderRow {
         rec: Rec(rec),
         seq: Seq(seq),

@@ -30,7 +30,8 @@ const SNAPSHOT_WAIT: u64 = 30_000_000_000;
 /// snapshots, and the log or the events behind them.
 const PIECE_TIME: u64 = 40_000_000;
 /// The time in nanoseconds for which replicas leave the first turn to the store's own snapshot, if
-/// that is due when a replica's ends.
+/// that is due when a replica's ends. A replica that begins its snapshot again has ended it, and so
+/// has one that is closed: either could keep the store's own away for ever.
 const OWN_TURN: u64 = 10_000_000_000;
 /// The maximum number of waiting replicas; more than any sensible set-up has.
 const FOLLOWERS_MAX: usize = 64;
@@ -175,6 +176,14 @@ impl Followers {
         }
     }
 
+    /// Cancels the snapshot under way if it is of this connection.
+    fn end_snapshot_of(&mut self, connection: u64, store: &mut OrderStore, now: Nanos) {
+        if self.snapshot.take_if(|under_way| under_way.connection == connection).is_some() {
+            self.ended_at = Some(now);
+            store.cancel_snapshot();
+        }
+    }
+
     /// Returns the number of replicas that wait or receive a snapshot.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -193,13 +202,9 @@ impl Followers {
     }
 
     /// Removes a closed connection.
-    pub fn close(&mut self, connection: u64, store: &mut OrderStore) {
+    pub fn close(&mut self, connection: u64, store: &mut OrderStore, now: Nanos) {
         self.waiting.retain(|other| other.connection != connection);
-        let of_it = |under_way: &mut UnderWay| under_way.connection == connection;
-        if let Some(under_way) = self.snapshot.take_if(of_it) {
-            self.ended_at = Some(under_way.given_at);
-            store.cancel_snapshot();
-        }
+        self.end_snapshot_of(connection, store, now);
     }
 
     /// Returns the time at which the first waiting request gets an empty answer, or a snapshot ends
@@ -303,11 +308,8 @@ impl Followers {
         from: &mut FollowedState<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        if self.snapshot.as_ref().is_some_and(|under_way| under_way.connection == connection) {
-            // The replica restarts its snapshot.
-            self.snapshot = None;
-            from.store.cancel_snapshot();
-        }
+        // The replica may begin its snapshot again.
+        self.end_snapshot_of(connection, from.store, from.now);
         let is_own_turn = from.is_own_snapshot_due
             && self.ended_at.is_some_and(|ended| from.now.since(ended).0 < OWN_TURN);
         if is_own_turn {
@@ -347,7 +349,7 @@ impl Followers {
                     Ok(step) => (bytes, step == ChunkOutcome::Done),
                     Err(_) => {
                         // Given up for lack of memory: it restarts when there is some.
-                        self.snapshot = None;
+                        (self.snapshot, self.ended_at) = (None, Some(from.now));
                         return false;
                     }
                 }
@@ -508,6 +510,46 @@ mod tests {
         // The next replica waits for its turn, and not for ever.
         assert_eq!(answered(11, 0, ended + OWN_TURN - 1, true).1, 1);
         assert_eq!(answered(11, 0, ended + OWN_TURN, true), (true, 2));
+    }
+
+    /// The slow, obvious schedule: each transfer ends by its replica before it has to end, and the
+    /// replica wants the next one at once, the same connection or another.
+    #[test]
+    fn a_replica_that_begins_its_snapshot_again_and_again_leaves_the_stores_own_its_turn() {
+        const PAUSE: u64 = SNAPSHOT_WAIT - 1_000_000_000;
+        for closes in [false, true] {
+            let source = PartitionId(1);
+            let mut store = OrderStore::new(StoreConfig::new(source, Epoch(1)));
+            for number in 1..=5_000 {
+                let _ = store.ingest(&accepted(number)).unwrap();
+            }
+            let stream = SourceStream::new(source, WINDOW);
+            let tail = EntryTail::new(Position(0));
+            let mut followers = Followers::new(History { high: 7, low: 1 });
+            let (mut connection, mut own_turns) = (10, 0);
+            for round in 0..100 {
+                let now = Nanos(1 + round * PAUSE);
+                if closes {
+                    followers.close(connection, &mut store, now);
+                    connection += 1;
+                }
+                assert!(followers.ask(connection, first_of(source), now));
+                let _ = followers.answer(FollowedState {
+                    store: &mut store,
+                    stream: &stream,
+                    entries: Entries::Kept(&tail),
+                    taken: Position(0),
+                    committed: Position(0),
+                    is_own_snapshot_due: true,
+                    now,
+                    wall: Nanos(0),
+                });
+                // Here the store's thread begins its own, when none is under way.
+                own_turns += u32::from(!store.is_snapshot_under_way());
+            }
+            // And the replica gets the other turns.
+            assert_eq!((own_turns, followers.snapshots), (50, 50), "closes: {closes}");
+        }
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub struct OwnEvents {
     begun_after: u64,
     /// The command that caused the newest event about an order.
     pub(super) command: Position,
+    /// True from a start at which the store began with the engine's live orders until the epoch
+    /// that begins for it is told: their places are that epoch's, and no archive gets them before.
+    pub(super) waits_for_epoch: bool,
     /// Bytes of records since a snapshot was begun.
     pub(super) bytes_since: u64,
     /// The replicas' cursors, by connection.
@@ -79,6 +82,7 @@ impl OwnEvents {
             log_id: start.log_id,
             begun_after: start.begun_after,
             command: start.command,
+            waits_for_epoch: start.is_rebuilt,
             bytes_since: if start.is_rebuilt { AT_ONCE } else { 0 },
             places: BTreeMap::new(),
             needed: start.needed,
@@ -105,6 +109,7 @@ impl OwnEvents {
                     assert_kept(&change);
                     stream.begin_epoch(change.next, store).expect("epochs only grow");
                     self.epoch = self.epoch.max(change.next);
+                    self.waits_for_epoch = false;
                 }
                 ReadEvent::UpToDate | ReadEvent::Missing => return None,
             }

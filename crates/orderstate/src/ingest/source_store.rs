@@ -239,7 +239,7 @@ impl SourceStore {
     fn carry_out(&mut self, request: IngestRequest, now: Nanos) {
         let connection = request.connection;
         match request.what {
-            StoreRequest::Gone => self.forget(connection),
+            StoreRequest::Gone => self.forget(connection, now),
             StoreRequest::Follow(follow) => self.follow(connection, follow, now),
             StoreRequest::Open(open) => self.open(connection, &open, now),
             StoreRequest::Batch(frame) => {
@@ -298,10 +298,10 @@ impl SourceStore {
     }
 
     /// Removes a closed connection.
-    pub(super) fn forget(&mut self, connection: u64) {
+    pub(super) fn forget(&mut self, connection: u64, now: Nanos) {
         self.waiting.forget(connection);
         self.stream.close(connection);
-        self.followers.close(connection, self.desk.store_mut());
+        self.followers.close(connection, self.desk.store_mut(), now);
         if let Some(own) = &mut self.own {
             own.forget(connection);
         }

@@ -183,7 +183,7 @@ impl SourceStores {
         let source = match &request.what {
             StoreRequest::Gone => {
                 let all = self.source_stores.iter_mut();
-                return all.for_each(|source_store| source_store.forget(request.connection));
+                return all.for_each(|source_store| source_store.forget(request.connection, now));
             }
             StoreRequest::Follow(follow) => follow.source_id,
             StoreRequest::Open(open) => open.source_id,
@@ -257,5 +257,7 @@ fn source_of(frame: &[u8]) -> PartitionId {
     batch.source_id
 }
 
+#[cfg(test)]
+mod replica_tests;
 #[cfg(test)]
 mod tests;

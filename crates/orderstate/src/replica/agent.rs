@@ -250,6 +250,7 @@ impl Incoming {
     fn finish(self, settings: &StoreSettings) -> anyhow::Result<(OrderStore, SourceStream)> {
         let mut store = self.restore.finish()?;
         store.set_bytes_max(settings.bytes_max);
+        self.stream.join(&mut store);
         Ok((store, self.stream))
     }
 }

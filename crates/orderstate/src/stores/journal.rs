@@ -318,5 +318,7 @@ pub fn decode(
     while !chunks.is_empty() {
         chunks = &chunks[restore.take(chunks)?..];
     }
-    Ok((restore.finish()?, stream))
+    let mut store = restore.finish()?;
+    stream.join(&mut store);
+    Ok((store, stream))
 }

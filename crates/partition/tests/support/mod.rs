@@ -2,8 +2,10 @@
 
 #![allow(dead_code)] // Each test program uses its part.
 
+use std::path::Path;
+
 use weir_engine::{Engine, EngineConfig};
-use weir_io::SimDisk;
+use weir_io::{SimDisk, SyncStrategy};
 use weir_log::event_log::read_events;
 use weir_log::snapshot::SnapshotStore;
 use weir_log::{
@@ -11,7 +13,7 @@ use weir_log::{
     retained_segments,
 };
 use weir_partition::holds::Holds;
-use weir_partition::recovery::{Rebuilt, Sources, rebuild};
+use weir_partition::recovery::{EngineMemory, Rebuilt, RecoverySettings, Sources, rebuild};
 use weir_partition::retention::{RetentionLimits, RetentionTimes};
 use weir_partition::shadow::{Retained, Shadow, ShadowParts};
 use weir_types::{FirmId, Nanos, PartitionId, Position, RequestNo, SessionId, Symbol};
@@ -73,6 +75,22 @@ impl Disks {
         let mut reader = read_events(self.0[EVENTS].clone(), first).unwrap();
         let count = std::iter::from_fn(|| reader.next_entry().unwrap().map(drop)).count() as u64;
         assert_eq!(first.0 + count, event_count + 1, "{}", place());
+    }
+}
+
+/// Returns the settings of a partition in a node's directory.
+pub(crate) fn settings(node_dir: &Path) -> RecoverySettings {
+    RecoverySettings {
+        node_dir: node_dir.to_owned(),
+        durability: Durability::Disk,
+        sync: SyncStrategy::default(),
+        log_segment_bytes: 1 << 20,
+        event_segment_bytes: 1 << 20,
+        event_memory_bytes: 1 << 20,
+        engine_memory: EngineMemory::AsFilled,
+        snapshot_every_commands: 1_000,
+        snapshots_kept: 2,
+        retention: RetentionLimits::default(),
     }
 }
 

@@ -26,7 +26,7 @@ use weir_wire::reference::{
 
 use super::{AdminArgs, Outcome, done, identifier, name_of, parse_role, symbol};
 use crate::calendar::parse_phase;
-use crate::endpoint::{DIR_VARIABLE, Login, dir_of, hex, key_file_name};
+use crate::endpoint::{DIR_VARIABLE, Endpoint, Login, dir_of, hex, key_file_name};
 use crate::explain::contradictions;
 use crate::keygen::{parse_32, read_public_key};
 use crate::standing::AcceptedDefinitions;
@@ -423,6 +423,7 @@ pub(super) fn account(
     fields.set("unlimited", &mut d.unlimited, unlimited);
     fields.set("live_orders_max", &mut d.live_orders_max, args.live_orders_max);
     d.fields = fields.bits;
+    let before = if args.limited { refused_imports(&command.login.endpoint) } else { Vec::new() };
     let defined = match admin.define_account(d) {
         Err(ClientError::Refused { reason: Reason::UnknownAccount, .. }) => {
             if args.firm.is_none() {
@@ -439,10 +440,51 @@ pub(super) fn account(
             None => format!("--firm {firm}: the first firm of account {id} stands"),
         })
     })?;
+    if let Some(partition) = not_limited_in(&command.login.endpoint, &before) {
+        bail!(
+            "account {id} is in debt in partition {partition} and stays unlimited there; all else \
+             is done. Stop it with `weir admin kill account {id}`, move in what it lacks, and \
+             define it again"
+        );
+    }
     Ok(done(match args.firm {
         Some(firm) => format!("account {id} is firm {firm}'s"),
         None => format!("account {id} is changed"),
     }))
+}
+
+/// The number of definitions that each trading partition has refused; none where there is no status
+/// page.
+fn refused_imports(endpoint: &Endpoint) -> Vec<(u64, u64)> {
+    endpoint.status().map_or_else(|_| Vec::new(), |page| trading(&page, "imports_refused"))
+}
+
+/// Returns a figure of each trading partition, with the partition's number.
+fn trading(page: &StatusPage, figure: &str) -> Vec<(u64, u64)> {
+    let rows = page.json["partitions"].as_array().into_iter().flatten();
+    let of = |row: &serde_json::Value| Some((row["id"].as_u64()?, row[figure].as_u64()?));
+    rows.filter_map(of).filter(|(id, _)| *id != 0).collect()
+}
+
+/// Returns a partition that did not carry a definition out, by the definitions that each had
+/// refused `before`. The node answers when its control log has the definition, and the partitions,
+/// of which some may know the account to be in debt, take it from there.
+fn not_limited_in(endpoint: &Endpoint, before: &[(u64, u64)]) -> Option<u64> {
+    let accepted = |page: &StatusPage| {
+        let rows = page.json["partitions"].as_array()?;
+        rows.iter().find(|row| row["id"] == 0)?["imported_to"].as_u64()
+    };
+    let is_imported = |page: &StatusPage| {
+        let to = accepted(page)?;
+        trading(page, "imported_to").iter().all(|(_, at)| *at >= to).then_some(())
+    };
+    if before.is_empty() || endpoint.status_until(is_imported).ok()?.1.is_none() {
+        return None;
+    }
+    let after = refused_imports(endpoint);
+    let refused_more =
+        |(id, count): &&(u64, u64)| after.iter().any(|(other, now)| other == id && now > count);
+    before.iter().find(refused_more).map(|(id, _)| *id)
 }
 
 /// A session's credential, its kind, and the API key if one was drawn.

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use weir_client::ClientError;
 use weir_client::subscription::{NewSubscription, Seen, Subscription};
+use weir_engine::RULES_VERSION;
 use weir_types::{EventNo, PartitionId, Reason, SubscriptionKind};
 
 use crate::ingest::core::{Core, Random};
 use crate::ingest::{Fed, ingest_address, node_with, reader};
+use crate::restart::{append_by_other_rules, snapshots_of};
 use crate::subscriptions::{self, BACK_OFFICE, address, make, take};
 use crate::support::following::Following;
 use crate::support::trader::Trader;
@@ -274,6 +276,48 @@ fn an_outside_cores_store_and_what_subscribers_have_not_taken_come_back_with_a_b
     let got = [first, take(&mut back, 6)].concat();
     let places = got.iter().map(|message| message.head.record).collect::<Vec<_>>();
     assert!(places.is_sorted_by(|one, other| one < other), "each once, in order: {places:?}");
+}
+
+#[test]
+fn a_restore_tells_that_this_program_cannot_start_a_partition_for_its_rules() {
+    let home = Home::new("os");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    trade(&node, 1, 20);
+    assert!(node.terminate().success());
+    let own = RULES_VERSION;
+    // Takes a backup, restores it, and returns the words on standard error and the rules.
+    let restored = |name: &str| {
+        let (backup, to) = (home.path(name), Home::new("os"));
+        let taken = weir(&["backup"], &[("--dir", &home.data()), ("--to", &backup)]);
+        assert!(taken.status.success(), "{}", said(&taken));
+        let output = weir(&["restore", "--json"], &[("--from", &backup), ("--dir", &to.data())]);
+        assert!(output.status.success(), "{}", said(&output));
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rules = told["partitions"].as_array().unwrap().iter().map(|row| row["rules"].clone());
+        let rules = rules.collect::<Vec<_>>();
+        (String::from_utf8(output.stderr).unwrap(), rules, to)
+    };
+    let (told, rules, to) = restored("own");
+    assert_eq!((&*told, rules), ("", vec![own.into(), own.into()]));
+    drop(to.start());
+
+    let last = append_by_other_rules(&home);
+    let (told, rules, to) = restored("other");
+    let note = format!(
+        "weir: partition-1: the commands up to position {last} were executed by version {} of the \
+         engine's rules, and this program has version {own}: start the directory with the program \
+         that wrote the backup, and stop it in order\n",
+        own + 1
+    );
+    assert_eq!((told, rules), (note, vec![own.into(), (own + 1).into()]));
+    let refused = said(&to.fail_to_start());
+    assert!(refused.contains(&format!("up to position {last} were executed by")), "{refused}");
+
+    // With a snapshot at the end nothing is executed again.
+    snapshots_of(&home).write(last, b"a state of that program").unwrap();
+    let (told, rules, _) = restored("stopped");
+    assert_eq!((&*told, rules), ("", vec![own.into(), (own + 1).into()]));
 }
 
 #[test]

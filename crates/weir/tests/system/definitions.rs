@@ -180,6 +180,27 @@ fn a_definition_by_another_client_takes_no_limit_away_that_it_does_not_name() {
 }
 
 #[test]
+fn a_limit_that_a_partition_leaves_out_for_an_accounts_debt_is_told() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    assert_eq!(alice.ask_for_report(ALICE.buy(1, 51, 1)).reason, Reason::None);
+    let limit = ["account", "--id", "11", "--limited"];
+    for words in [&limit[..], &[&limit[..], &["--live-orders-max", "1"]].concat()] {
+        let said = fail(&node, words);
+        let want = "account 11 is in debt in partition 1 and stays unlimited there";
+        assert!(said.contains(want), "{words:?}: {said}");
+    }
+    let second = alice.ask_for_report(ALICE.buy(2, 51, 1)).reason;
+    assert_eq!(second, Reason::TooManyAccountOrders, "all else is done");
+    succeed(&node, &["--yes", "cancel", "account", "11"]);
+    node.partition_when(TRADING, |row| row["live_orders"] == 0);
+    assert_eq!(succeed(&node, &limit).trim(), "account 11 is changed");
+    assert_eq!(alice.ask_for_report(ALICE.buy(3, 51, 1)).reason, Reason::InsufficientCash);
+}
+
+#[test]
 fn a_mistyped_identifier_is_refused_and_reaches_no_log() {
     let home = Home::new("memory");
     let node = home.start();

@@ -1,6 +1,7 @@
 //! SIGTERM and the clean start after it: no answered request is missing, and no log is cut.
 
 use std::path::PathBuf;
+use std::process::Command as Process;
 
 use weir_client::session::{SessionConfig, SessionEvent};
 use weir_client::{Admin, ClientError};
@@ -168,13 +169,18 @@ fn reference_data_outlives_a_restart_and_can_be_added_to() {
     alice.report_where(|report| report.ord_status == OrdStatus::Filled);
 }
 
-/// Rewrites the newest snapshot's state with another engine version.
-fn change_snapshot_version(home: &Home, change: impl Fn(u32) -> u32) -> Position {
+/// Returns the snapshots of the trading partition of a stopped node.
+pub fn snapshots_of(home: &Home) -> SnapshotStore<ThreadDisk> {
     let dir = home.data().join("partition-1");
     let commands = ThreadDisk::open(&dir.join("commands"), None).unwrap();
     let log = LogReader::open(commands, SegmentKind::Command, Position(1)).unwrap();
     let snapshots = ThreadDisk::open(&dir.join("snapshots"), None).unwrap();
-    let mut store = SnapshotStore::new(snapshots, log.segment().log_id, TRADING);
+    SnapshotStore::new(snapshots, log.segment().log_id, TRADING)
+}
+
+/// Rewrites the newest snapshot's state with another engine version.
+fn change_snapshot_version(home: &Home, change: impl Fn(u32) -> u32) -> Position {
+    let mut store = snapshots_of(home);
     let newest = *store.list().unwrap().last().unwrap();
     let mut state = store.load(newest).unwrap().unwrap();
     // The version follows the number of events and the engine's magic.
@@ -230,7 +236,7 @@ fn partition_files(home: &Home) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Appends a command to a stopped node's log as a program with other rules, which is then killed.
-fn append_by_other_rules(home: &Home) -> Position {
+pub fn append_by_other_rules(home: &Home) -> Position {
     let disk = ThreadDisk::open(&home.data().join("partition-1").join("commands"), None).unwrap();
     let config = LogConfig { rules: RULES_VERSION + 1, ..LogConfig::new(TRADING, 0) };
     let (mut log, _) = EmbeddedLog::open(config, disk).unwrap();
@@ -278,7 +284,7 @@ fn a_log_that_other_rules_executed_is_refused_and_a_stop_in_order_leaves_nothing
         assert!(said.contains(&part), "{said}");
     }
     assert!(partition_files(&home) == before, "a refused start changes no file");
-    let shown = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+    let shown = Process::new(env!("CARGO_BIN_EXE_weir"))
         .args(["log".into(), "inspect".into(), "--dir".into(), home.data()])
         .output()
         .unwrap();
@@ -287,6 +293,32 @@ fn a_log_that_other_rules_executed_is_refused_and_a_stop_in_order_leaves_nothing
     let verified = home.try_verify(TRADING);
     let said = String::from_utf8_lossy(&verified.stderr).into_owned();
     assert!(!verified.status.success() && said.contains("verify them with the program"), "{said}");
+}
+
+/// The directory of the control log is an older copy: the partition has imported what it lacks.
+#[test]
+fn a_control_log_that_lost_its_end_is_refused_and_no_retry_changes_a_file() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    assert!(node.terminate().success());
+    let (control, older) = (home.data().join("control"), home.path("older"));
+    let copied = Process::new("cp").arg("-a").args([&control, &older]).status();
+    assert!(copied.unwrap().success());
+    let node = home.start();
+    open_market(&node, &[BOB]);
+    let report = Trader::log_on(&node, BOB).ask_for_report(BOB.buy(1, 50, 1));
+    assert_eq!(report.ord_status, OrdStatus::New);
+    assert!(node.terminate().success());
+    std::fs::remove_dir_all(&control).unwrap();
+    std::fs::rename(&older, &control).unwrap();
+    let before = partition_files(&home);
+    for retry in 0..3 {
+        let output = home.fail_to_start();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("the control log has lost its end"), "{said}");
+        assert!(partition_files(&home) == before, "retry {retry}");
+    }
 }
 
 #[test]
