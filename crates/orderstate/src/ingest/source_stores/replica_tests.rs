@@ -109,9 +109,16 @@ struct Follow {
     connection: u64,
     history: (u64, u64),
     position: u64,
-    /// The position of the snapshot, its history, the next piece and the bytes so far.
-    snapshot: Option<(u64, (u64, u64), u32, Vec<u8>)>,
+    snapshot: Option<Incoming>,
     ticket: UpdateTicket,
+}
+
+/// A snapshot being received.
+struct Incoming {
+    position: u64,
+    history: (u64, u64),
+    next_chunk: u32,
+    bytes: Vec<u8>,
 }
 
 struct World {
@@ -446,7 +453,7 @@ impl World {
     /// Lets the replica ask for more, and take the answer.
     fn follow(&mut self) {
         let (history, position, chunk_no) = match &self.follow.snapshot {
-            Some((position, history, chunk_no, _)) => (*history, *position, *chunk_no),
+            Some(incoming) => (incoming.history, incoming.position, incoming.next_chunk),
             None => (self.follow.history, self.follow.position, 0),
         };
         let follow = FollowSource {
@@ -483,16 +490,17 @@ impl World {
         let (raw, _) = next_of(rest);
         let (chunk, bytes) = snapshot_chunk_of(&raw).unwrap();
         if chunk.chunk_no == 0 {
-            self.follow.snapshot = Some((state.position, history, 0, Vec::new()));
+            let (position, bytes) = (state.position, Vec::new());
+            self.follow.snapshot = Some(Incoming { position, history, next_chunk: 0, bytes });
         }
-        let (_, _, next, all) = self.follow.snapshot.as_mut().expect("the first piece came first");
-        assert_eq!(*next, chunk.chunk_no);
-        all.extend_from_slice(bytes);
-        *next += 1;
+        let incoming = self.follow.snapshot.as_mut().expect("the first piece came first");
+        assert_eq!(incoming.next_chunk, chunk.chunk_no);
+        incoming.bytes.extend_from_slice(bytes);
+        incoming.next_chunk += 1;
         if chunk.is_last == Switch::Off {
             return None;
         }
-        let (_, _, _, all) = self.follow.snapshot.take().expect("looked at above");
+        let Incoming { bytes: all, .. } = self.follow.snapshot.take().expect("looked at above");
         self.follow.history = history;
         let made = journal::decode(&all, config(self.limits.replica), WINDOW).unwrap();
         Some(UpdateData::Store(Box::new(made)))
