@@ -15,6 +15,8 @@ fn old_reports_wait_for_a_shadow_that_fails_and_new_ones_do_not() {
     let node = home.start();
     // The shadow opens the log at its first command, and finds a file in the directory's place.
     let (commands, away) = (home.data().join("partition-1/commands"), home.data().join("away"));
+    // The log creates its spare segment by that name, also later than it says ready.
+    until("the spare segment", || commands.join("spare-1.tmp").exists().then_some(()));
     std::fs::rename(&commands, &away).unwrap();
     std::fs::write(&commands, "in the way").unwrap();
     open_market(&node, &[ALICE, BOB]);
