@@ -56,8 +56,9 @@ pub struct EngineConfig {
     pub sweep_visits_max: u32,
     /// The changes of orders, from 1, behind which a tick fires no other timer, and behind which it
     /// ends no other order for mass cancels and lost sessions, for these at least 2: each kind has
-    /// half. Timers before another command have the same bound. A partition adds one tick after the
-    /// other while something is left; others' commands come in between.
+    /// half. Timers before another command have the same bound, and those at the orders of its mass
+    /// cancel or loss once more. The last timer may exceed it, as none is divided. A partition adds
+    /// one tick after the other while something is left; others' commands come in between.
     pub tick_changes_max: u32,
     /// The maximum number of mass cancels in progress, operators' not counted; a session has at
     /// most one.

@@ -120,16 +120,16 @@ const WANTED: &[RulesWant] = &[
             Want {
                 seed: 1,
                 partition_id: PartitionId(1),
-                commands: 0xb6a7_8546_508b_9134,
-                digest: 0x0049_5c1d_e8b7_0b81,
-                snapshot: 0x69eb_0b4c_7600_fb7f,
+                commands: 0xcf5d_56af_1f4d_f57c,
+                digest: 0xf360_51ff_4dde_0fad,
+                snapshot: 0xbc90_74fc_a748_17e7,
             },
             Want {
                 seed: 2,
                 partition_id: PartitionId(1),
                 commands: 0xeceb_5f92_9f4c_4557,
-                digest: 0x9230_34e6_ca20_0a34,
-                snapshot: 0x2020_8e60_6a1f_49ce,
+                digest: 0x05a2_5ec7_01ad_0525,
+                snapshot: 0xefae_e980_4acb_8dc2,
             },
             Want {
                 seed: 3,
