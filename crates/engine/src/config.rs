@@ -6,6 +6,9 @@
 use weir_types::PartitionId;
 use weir_wire::Event;
 
+use crate::sweep::{firm_sweeps_max, tick_visits_max};
+use crate::throttle::RATE_PERIOD;
+
 /// The maximum order quantity, in lots, that an instrument's definition may allow.
 pub(crate) const ORDER_QTY_LIMIT: u64 = 1 << 40;
 /// The maximum number of an iceberg's slices: the number of trades that one resting order can make
@@ -56,8 +59,9 @@ pub struct EngineConfig {
     pub sweep_visits_max: u32,
     /// The changes of orders, from 1, behind which a tick fires no other timer, and behind which it
     /// ends no other order for mass cancels and lost sessions, for these at least 2: each kind has
-    /// half. Timers before another command have the same bound. A partition adds one tick after the
-    /// other while something is left; others' commands come in between.
+    /// half. Timers before another command have the same bound, and those at the orders of its mass
+    /// cancel or loss once more. The last timer may exceed it, as none is divided. A partition adds
+    /// one tick after the other while something is left; others' commands come in between.
     pub tick_changes_max: u32,
     /// The maximum number of mass cancels in progress, operators' not counted; a session has at
     /// most one.
@@ -125,6 +129,24 @@ impl EngineConfig {
             outcomes_max: OUTCOMES_MAX as u32,
             has_risk: true,
         }
+    }
+
+    /// Returns the limits that change events and are no fields: those that follow from fields, and
+    /// constants. For the test of the rules' versions.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn limits_beside_fields(&self) -> [i128; 9] {
+        [
+            firm_sweeps_max(self.sweeps_max as usize) as i128,
+            tick_visits_max(self).into(),
+            ORDER_QTY_LIMIT.into(),
+            SLICES_MAX.into(),
+            CASH_LIMIT,
+            POSITION_LIMIT,
+            OUTCOMES_MAX as i128,
+            SCHEDULE_MAX as i128,
+            RATE_PERIOD.into(),
+        ]
     }
 
     /// # Panics

@@ -240,15 +240,14 @@ impl Engine {
     }
 
     fn carry_out<S: EventSink>(&mut self, command: &Command, out: &mut S) {
-        if !plant::is(Plant::TimersAfterCommand) {
-            self.fire_timers(command, out);
-        }
+        let is_exceeded = !plant::is(Plant::TimersAfterCommand) && self.fire_timers(command, out);
         match command {
             Command::Request(request) => self.request(request, out),
             Command::Import(control_position, definition) => {
                 self.import(*control_position, definition, out);
             }
             // Due timers have fired above.
+            Command::Tick if is_exceeded && !plant::is(Plant::TickForgetsExcess) => {}
             Command::Tick => self.continue_sweeps(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
             Command::SessionChoice(choice) => self.session_choice(choice),

@@ -63,6 +63,8 @@ weir_plant::plants! {
         NewestSweepFirst,
         /// A tick's part for losses is all of it.
         TickForLossesFirst,
+        /// The parts of a tick behind a timer that changed more orders than were left stay whole.
+        TickForgetsExcess,
         /// A sweep cancels orders whose time to expire has come.
         SweepBeforeExpiry,
         /// A sweep does not wait for due changes of the phase.

@@ -3,13 +3,15 @@
 //! The command takes the first step; while something remains, each `Tick` takes smaller ones. Half
 //! of a tick is for losses, half for mass cancels, so that neither kind waits for the other, and a
 //! kind takes the part that the other has left. Among sweeps of a kind each has its turn; if it is
-//! over before the part is, the next one has its turn too. Orders end by session in order of
-//! definition, and within a session by `rec`. Orders entered after the command are not touched.
+//! over before the part is, the next one has the rest, and keeps its turn. Orders end by session in
+//! order of definition, and within a session by `rec`. Orders entered after the command are not
+//! touched.
 //!
 //! | a step ends | when |
 //! | --- | --- |
 //! | the sweep | no session and no order remains in its scope |
 //! | the command's part | `sweep_ends_max` orders changed, or `sweep_visits_max` visits were made |
+//! | the same | a timer is due before the next order, and `tick_changes_max` changed by timers |
 //! | the parts of a tick | `tick_changes_max` orders changed, or so many visits in proportion |
 //!
 //! A visit is a session entered or an order looked at, ended or not. The loss of a session with
@@ -19,7 +21,8 @@
 //! Timers may be due that come before the end of an order: a change of its instrument's phase, and
 //! its own expiry. The step fires them when it is at the order, and counts their changes as its
 //! own. So no order is cancelled whose time to expire has come, and no sweep waits for the timers
-//! of other instruments, or for other orders' expiries.
+//! of other instruments, or for other orders' expiries. The last of these timers may change more
+//! orders than the step has left: in a tick the parts behind it lose so many.
 //!
 //! INVARIANT: between commands a sweep's next order lives, belongs to the session at which the
 //! sweep is, and is not newer than its bound.
@@ -92,26 +95,47 @@ pub(crate) struct Sweep {
 }
 
 /// The part of sweeps that a command or a tick still takes.
+#[derive(Clone, Copy)]
 struct SweepPart {
-    changes_left: u32,
+    /// Below zero after a timer that changed more orders than were left.
+    changes_left: i64,
+    /// The changes of orders by timers. INVARIANT: in a tick's part no fewer than `changes_left`.
+    timer_changes_left: i64,
     visits_left: u32,
+}
+
+/// The timers before the end of a sweep's next order.
+enum BeforeEnd {
+    /// None is due.
+    Nothing,
+    /// One has fired; there may be others.
+    Fired,
+    /// One is due, and the part has no room for it.
+    Waits,
 }
 
 impl SweepPart {
     fn of_command(config: &EngineConfig) -> SweepPart {
-        SweepPart { changes_left: config.sweep_ends_max, visits_left: config.sweep_visits_max }
+        SweepPart {
+            changes_left: config.sweep_ends_max.into(),
+            timer_changes_left: config.tick_changes_max.into(),
+            visits_left: config.sweep_visits_max,
+        }
     }
 
-    /// Returns a tick's parts: for losses, and for mass cancels.
-    fn halves_of_tick(config: &EngineConfig) -> [SweepPart; 2] {
-        let halves = |whole: u32| [whole.div_ceil(2), whole / 2];
-        let changes = halves(config.tick_changes_max.max(2));
-        let visits = halves(tick_visits_max(config));
-        [0, 1].map(|half| SweepPart { changes_left: changes[half], visits_left: visits[half] })
+    /// Returns a tick's part for a kind of sweeps.
+    fn half_of_tick(config: &EngineConfig, kind: SweepKind) -> SweepPart {
+        let half = |whole: u32| match kind {
+            SweepKind::Loss => whole.div_ceil(2),
+            SweepKind::MassCancel => whole / 2,
+        };
+        let changes_left = i64::from(half(config.tick_changes_max.max(2)));
+        let visits_left = half(tick_visits_max(config));
+        SweepPart { changes_left, timer_changes_left: changes_left, visits_left }
     }
 
     fn is_over(&self) -> bool {
-        self.changes_left == 0 || self.visits_left == 0
+        self.changes_left <= 0 || self.visits_left == 0
     }
 
     /// Returns true if a turn has room for the look at its sweep and for a visit.
@@ -119,9 +143,18 @@ impl SweepPart {
         self.changes_left > 0 && self.visits_left > 1
     }
 
-    /// Takes the rest of another part.
+    /// Returns true if it is at least as large as another part.
+    fn covers(&self, other: &SweepPart) -> bool {
+        self.changes_left >= other.changes_left && self.visits_left >= other.visits_left
+    }
+
+    /// Takes the rest of another part, or the changes by which that one was exceeded.
     fn add(&mut self, rest: &SweepPart) {
-        self.changes_left += rest.changes_left;
+        let changes_left = rest.changes_left;
+        if changes_left > 0 || !plant::is(Plant::TickForgetsExcess) {
+            self.changes_left += changes_left;
+            self.timer_changes_left += rest.timer_changes_left;
+        }
         self.visits_left += rest.visits_left;
     }
 }
@@ -229,10 +262,11 @@ impl Engine {
         if plant::is(Plant::NewestSweepFirst) {
             self.sweeps.reverse();
         }
-        let [mut of_losses, mut of_others] = SweepPart::halves_of_tick(&self.config);
+        let [mut of_losses, mut of_others] = [SweepKind::Loss, SweepKind::MassCancel]
+            .map(|kind| SweepPart::half_of_tick(&self.config, kind));
         if plant::is(Plant::TickForLossesFirst) {
             of_losses.add(&of_others);
-            of_others = SweepPart { changes_left: 0, visits_left: 0 };
+            of_others = SweepPart { changes_left: 0, timer_changes_left: 0, visits_left: 0 };
         }
         self.step_in_turn(SweepKind::Loss, &mut of_losses, out);
         of_others.add(&of_losses);
@@ -244,16 +278,21 @@ impl Engine {
     }
 
     /// Takes steps of sweeps of a kind, each of the sweep whose turn it is: none waits for another
-    /// to end, and those with few orders left share a tick.
+    /// to end, and those with few orders left share a tick. The turn of a sweep is over when it has
+    /// had all of `part`, and this was at least the kind's half: behind others it may get little.
     fn step_in_turn<S: EventSink>(&mut self, kind: SweepKind, part: &mut SweepPart, out: &mut S) {
+        let mut is_turn = part.covers(&SweepPart::half_of_tick(&self.config, kind));
         while part.has_turn()
             && let Some(mut sweep) = self.sweeps.pop_front(kind)
         {
             // A sweep that finds nothing is a look at it.
             part.visits_left -= 1;
             let is_over = self.step_sweep(&mut sweep, part, out);
-            if !is_over {
+            let had_turn = std::mem::replace(&mut is_turn, false);
+            if !is_over && had_turn {
                 self.sweeps.push_back(sweep);
+            } else if !is_over {
+                self.sweeps.push_front(sweep);
             } else if !sweep.is_of_lost() {
                 let asker = sweep_asker(&sweep);
                 let done = self.done(asker, sweep.cl_ord_id, sweep.ended_count);
@@ -279,8 +318,12 @@ impl Engine {
             }
             part.visits_left -= 1;
             let slot = sweep.next;
-            if self.timers.is_due(self.time) && self.fire_before_end(sweep, part, out) {
-                continue;
+            if self.timers.is_due(self.time) {
+                match self.fire_before_end(sweep, part, out) {
+                    BeforeEnd::Nothing => {}
+                    BeforeEnd::Fired => continue,
+                    BeforeEnd::Waits => break,
+                }
             }
             self.aim(sweep, self.orders[slot].session_next);
             if !self.is_swept(sweep, &self.orders[slot]) {
@@ -296,28 +339,32 @@ impl Engine {
         sweep.next == NIL && self.session_to_enter(sweep).is_none()
     }
 
-    /// Fires a due timer that comes before the end of the sweep's next order; returns false without
-    /// one. The timer may end that order and others.
+    /// Fires a due timer that comes before the end of the sweep's next order. It may end that order
+    /// and others.
     #[cold]
     fn fire_before_end<S: EventSink>(
         &mut self,
         sweep: &mut Sweep,
         part: &mut SweepPart,
         out: &mut S,
-    ) -> bool {
+    ) -> BeforeEnd {
         if !self.is_in_scope(sweep, &self.orders[sweep.next]) {
-            return false;
+            return BeforeEnd::Nothing;
         }
-        let Some(due) = self.due_before_end(sweep.next) else { return false };
+        let Some(due) = self.due_before_end(sweep.next) else { return BeforeEnd::Nothing };
+        if part.timer_changes_left <= 0 {
+            return BeforeEnd::Waits;
+        }
         // An order that the timer ends may be the sweep's next one.
         self.sweeps.push_front(*sweep);
         let change_count = self.fire(due, out);
         *sweep = self.sweeps.pop_front(sweep.kind()).expect("it was added just now");
-        let change_count = u32::try_from(change_count).unwrap_or(u32::MAX);
+        let change_count = i64::try_from(change_count).expect("no more changes than orders, twice");
         if !plant::is(Plant::SweepFiresUncounted) {
-            part.changes_left = part.changes_left.saturating_sub(change_count);
+            part.changes_left -= change_count;
+            part.timer_changes_left -= change_count;
         }
-        true
+        BeforeEnd::Fired
     }
 
     /// Makes `slot` a sweep's next order; where it is none, or too new, the session is over.

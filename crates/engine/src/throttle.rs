@@ -6,7 +6,7 @@ use weir_types::{Nanos, Reason};
 use crate::plant::{self, Plant};
 use crate::session::Session;
 
-const SECOND: u64 = 1_000_000_000;
+pub(crate) const RATE_PERIOD: u64 = 1_000_000_000;
 
 impl Session {
     /// Accepts a request at `now`, or refuses it as exceeding the rate.
@@ -15,10 +15,10 @@ impl Session {
         if self.order_rate_max == 0 {
             return Ok(());
         }
-        let interval = SECOND / u64::from(self.order_rate_max);
+        let interval = RATE_PERIOD / u64::from(self.order_rate_max);
         // Saturates at the end of the time range, 585 years after the epoch.
         let arrival = self.arrival_time.0.max(now.0).saturating_add(interval);
-        if arrival > now.0.saturating_add(SECOND) {
+        if arrival > now.0.saturating_add(RATE_PERIOD) {
             if plant::is(Plant::ThrottleChargesRefused) {
                 self.arrival_time = Nanos(arrival);
             }

@@ -8,7 +8,8 @@
 //!
 //! So a command finds its own instrument as its time wants it, and timers of thousands of
 //! instruments that are due together hold up no command for long. A sweep, which may reach orders
-//! of all instruments, fires those that come before the end of an order when it is at that order.
+//! of all instruments, fires those that come before the end of an order when it is at that order;
+//! in a tick whose timers changed more than `tick_changes_max` orders, in a later one.
 //!
 //! Ends of calls and scheduled phases are in agendas, by time and by instrument.
 //!
@@ -230,23 +231,29 @@ fn earliest_of(due: [Option<(Nanos, Due)>; 3]) -> Option<(Nanos, Due)> {
 }
 
 impl Engine {
-    /// Fires the due timers that come before a command.
+    /// Fires the due timers that come before a command; returns true if those of all instruments
+    /// have changed more orders than they should.
     #[inline(always)]
-    pub(crate) fn fire_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) {
-        if self.timers.is_due(self.time) {
-            self.fire_due(command, out);
-        }
+    pub(crate) fn fire_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) -> bool {
+        self.timers.is_due(self.time) && self.fire_due(command, out)
     }
 
     #[cold]
-    fn fire_due<S: EventSink>(&mut self, command: &Command, out: &mut S) {
-        let mut left = u64::from(self.config.tick_changes_max);
-        while left > 0
+    fn fire_due<S: EventSink>(&mut self, command: &Command, out: &mut S) -> bool {
+        let enough = u64::from(self.config.tick_changes_max);
+        let mut change_count = 0;
+        while change_count < enough
             && let Some((at, due)) = self.timers.next()
             && at <= self.time
         {
-            left = left.saturating_sub(self.fire(due, out));
+            change_count += self.fire(due, out);
         }
+        self.fire_due_of(command, out);
+        change_count > enough
+    }
+
+    /// Fires the timers that are due in a command's instrument.
+    fn fire_due_of<S: EventSink>(&mut self, command: &Command, out: &mut S) {
         if !self.timers.is_due(self.time) {
             return;
         }

@@ -7,8 +7,8 @@ use support::*;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
 use weir_wire::order_entry::{MassCancel, NewOrder};
-use weir_wire::reference::SessionLost;
-use weir_wire::{Command, Event, PlainEvent, Request};
+use weir_wire::reference::{SchedulePhase, SessionLost};
+use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 /// The time at which a sweep in progress wants its next tick.
 const AT_ONCE: Option<Nanos> = Some(Nanos(0));
@@ -25,7 +25,7 @@ fn small() -> EngineConfig {
 
 /// Returns a desk with small steps, and bids of Alice: `a1` to `a8`.
 fn desk() -> Desk {
-    let mut desk = Desk::with_config(small());
+    let mut desk = Desk::with_twin(small());
     desk.furnish();
     for number in 1..=8 {
         desk.order(buy(90 + number, 5, &format!("a{number}")));
@@ -278,7 +278,7 @@ fn any_step_length_ends_the_same_orders_in_the_same_order() {
             tick_changes_max: ends_max.min(32),
             ..small()
         };
-        let mut desk = Desk::with_config(config);
+        let mut desk = Desk::with_twin(config);
         desk.furnish();
         for number in 1..=20 {
             let session_id = if number % 3 == 0 { ANNA } else { ALICE };
@@ -322,17 +322,21 @@ const EACH: usize = 40;
 /// Returns a desk with steps of four orders and [`EACH`] bids of each session: `a1`, `n1`, `b1` and
 /// so on.
 fn full_desk(tick_changes_max: u32) -> Desk {
-    let mut desk = Desk::with_config(EngineConfig {
+    desk_of_bids(tick_changes_max, [EACH; 3])
+}
+
+/// Returns the same with other numbers of bids of Alice, Anna and Bob.
+fn desk_of_bids(tick_changes_max: u32, counts: [usize; 3]) -> Desk {
+    let mut desk = Desk::with_twin(EngineConfig {
         sweep_ends_max: 4,
         sweep_visits_max: 32,
         tick_changes_max,
         ..EngineConfig::new(HERE)
     });
     desk.furnish();
-    for number in 1..=EACH {
-        for (session_id, account_id, letter) in
-            [(ALICE, RICH, 'a'), (ANNA, RICH, 'n'), (BOB, OTHER, 'b')]
-        {
+    let sessions = [(ALICE, RICH, 'a'), (ANNA, RICH, 'n'), (BOB, OTHER, 'b')];
+    for ((session_id, account_id, letter), count) in sessions.into_iter().zip(counts) {
+        for number in 1..=count {
             let text = format!("{letter}{number}");
             desk.order(NewOrder { session_id, account_id, ..buy(80, 1, &text) });
         }
@@ -389,6 +393,186 @@ fn a_mass_cancel_lasts_twice_as_long_beside_losses_and_no_longer() {
         lose(&mut desk, session_id);
     }
     assert_eq!(ticks_until_ended(&mut desk, by_bob, |_| ()), 18);
+}
+
+/// The most ticks of a mass cancel that lasts nine alone, beside two others.
+const IN_TURN: usize = 3 * 9;
+
+#[test]
+fn a_mass_cancel_behind_those_that_leave_few_visits_has_its_turns() {
+    // Alice's and Anna's find nothing, and leave two visits of a tick: a look and one order.
+    let mut desk = desk_of_bids(4, [60, 60, EACH]);
+    let look_for_roses = |desk: &mut Desk, session_id: SessionId| {
+        let of_session = mass_cancel(session_id, MassCancelScope::Session);
+        ask(desk, MassCancel { instrument_id: ROSE, ..of_session });
+    };
+    look_for_roses(&mut desk, ALICE);
+    let by_bob = |desk: &mut Desk| ask(desk, mass_cancel(BOB, MassCancelScope::Session));
+    let ticks = ticks_until_ended(&mut desk, by_bob, |desk| {
+        look_for_roses(desk, ALICE);
+        look_for_roses(desk, ANNA);
+    });
+    assert!(ticks <= IN_TURN, "{ticks}");
+}
+
+#[test]
+fn a_mass_cancel_behind_those_that_leave_few_changes_has_its_turns() {
+    // Of seven orders the command ends four, a tick three: one change is left.
+    let mut desk = desk_of_bids(4, [0, 0, EACH]);
+    let cancel_seven = |desk: &mut Desk, session_id: SessionId, price: i64| {
+        if desk.levels(Side::Buy).iter().any(|level| level.0 == price) {
+            return;
+        }
+        for number in 1..=7 {
+            let text = format!("a{price}-{number}");
+            desk.order(NewOrder { session_id, ..buy(price, 1, &text) });
+        }
+        assert_eq!(ask(desk, mass_cancel(session_id, MassCancelScope::Session)).len(), 4);
+    };
+    cancel_seven(&mut desk, ALICE, 61);
+    let by_bob = |desk: &mut Desk| ask(desk, mass_cancel(BOB, MassCancelScope::Session));
+    let ticks = ticks_until_ended(&mut desk, by_bob, |desk| {
+        cancel_seven(desk, ALICE, 61);
+        cancel_seven(desk, ANNA, 62);
+    });
+    assert!(ticks <= IN_TURN, "{ticks}");
+}
+
+#[test]
+fn two_losses_that_get_the_rest_of_mass_cancels_end_alike() {
+    // Anna's mass cancel leaves two visits, behind the half of a loss.
+    let mut desk = desk_of_bids(4, [EACH, 57, EACH]);
+    assert_eq!(lose(&mut desk, ALICE).len(), 4);
+    assert_eq!(lose(&mut desk, BOB).len(), 0);
+    let (mut of_alice, mut of_bob) = (4, 0);
+    for _ in 0..14 {
+        let by_anna = mass_cancel(ANNA, MassCancelScope::Session);
+        ask(&mut desk, MassCancel { instrument_id: ROSE, ..by_anna });
+        for line in tick(&mut desk) {
+            of_alice += u32::from(line.starts_with('a'));
+            of_bob += u32::from(line.starts_with('b'));
+        }
+    }
+    assert_eq!((of_alice, of_bob), (4 + 21, 20), "a visit entered Bob's session");
+}
+
+/// Schedules the close of an instrument, defined before or now, at 5,000.
+fn close_later(desk: &mut Desk, instrument_id: InstrumentId) {
+    desk.import(Definition::DefineInstrument(instrument(instrument_id, HERE)));
+    let done = desk.ask(Request::SchedulePhase(SchedulePhase {
+        request_no: RequestNo(0),
+        at: Nanos(5_000),
+        session_id: OPERATOR,
+        instrument_id,
+        phase: Phase::Closed,
+    }));
+    assert_eq!(done_of(&done[0]).affected_count, 1);
+}
+
+#[test]
+fn a_mass_cancel_or_loss_fires_no_more_timers_at_its_orders_than_come_before_a_command() {
+    for is_loss in [false, true] {
+        let mut desk =
+            Desk::with_twin(EngineConfig { tick_changes_max: 3, ..EngineConfig::new(HERE) });
+        desk.furnish();
+        let instrument_ids = (11..=20).map(InstrumentId);
+        for instrument_id in instrument_ids.clone() {
+            close_later(&mut desk, instrument_id);
+            let text = format!("a{instrument_id}");
+            desk.order(NewOrder { instrument_id, ..buy(90, 1, &text) });
+        }
+        desk.clock = 6_000;
+        let closes = |count| vec!["phase Closed".to_owned(); count];
+        let lost = |at: u32| ends(&[&format!("a{at}")], Reason::SessionLost);
+        let ended = |ats: std::ops::RangeInclusive<u32>| {
+            if is_loss { ats.flat_map(lost).collect() } else { Vec::new() }
+        };
+        let told = if is_loss { lose(&mut desk, ALICE) } else { cancel_all(&mut desk) };
+        // Three come before it; the step then ends orders up to the fourth close of its own.
+        let steps = (14..=16).flat_map(|at| [closes(1), ended(at..=at)].concat());
+        assert_eq!(told, [closes(3), ended(11..=13), steps.collect()].concat());
+        assert_eq!(desk.engine.next_deadline(), AT_ONCE);
+        let mut told = Vec::new();
+        while desk.engine.next_deadline() == AT_ONCE {
+            told.extend(tick(&mut desk));
+        }
+        assert_eq!(told.iter().filter(|line| **line == "phase Closed").count(), 4);
+        assert_eq!(desk.engine.live_order_count(), if is_loss { 0 } else { 10 });
+    }
+}
+
+/// Returns a desk with day orders of Bob in instruments that close together, ten orders of Alice
+/// and ten of Anna elsewhere, and ticks of two changes.
+fn desk_before_closes(instrument_ids: &[InstrumentId]) -> Desk {
+    let mut desk = Desk::with_twin(EngineConfig {
+        sweep_ends_max: 4,
+        sweep_visits_max: 40,
+        tick_changes_max: 2,
+        ..EngineConfig::new(HERE)
+    });
+    desk.furnish();
+    for instrument_id in instrument_ids {
+        close_later(&mut desk, *instrument_id);
+        for number in 1..=5 {
+            let text = format!("b{instrument_id}-{number}");
+            let order = NewOrder { instrument_id: *instrument_id, ..bob(buy(80, 1, &text)) };
+            desk.order(NewOrder { time_in_force: TimeInForce::Day, ..order });
+        }
+    }
+    for number in 1..=10 {
+        desk.order(buy(90, 1, &format!("a{number}")));
+        desk.order(NewOrder { session_id: ANNA, ..buy(90, 1, &format!("n{number}")) });
+    }
+    desk
+}
+
+#[test]
+fn a_tick_whose_timers_end_more_orders_than_it_should_takes_no_other_step() {
+    let mut desk = desk_before_closes(&[11, 12, 13].map(InstrumentId));
+    lose(&mut desk, ALICE);
+    ask(&mut desk, mass_cancel(ANNA, MassCancelScope::Session));
+    desk.clock = 6_000;
+    for instrument_id in 11..=13 {
+        let names: Vec<String> = (1..=5).map(|n| format!("b{instrument_id}-{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let closed = [vec!["phase Closed".to_owned()], expired(&names)].concat();
+        assert_eq!(tick(&mut desk), closed, "one close, and no step");
+        assert_eq!(desk.engine.next_deadline(), AT_ONCE);
+    }
+    let both = [ends(&["a5"], Reason::SessionLost), masses(&["n5"])].concat();
+    assert_eq!(tick(&mut desk), both, "each close was one tick's");
+}
+
+#[test]
+fn a_timer_of_a_loss_that_ends_more_orders_than_it_should_takes_the_part_of_mass_cancels() {
+    let mut desk = desk_before_closes(&[]);
+    let closing = InstrumentId(11);
+    close_later(&mut desk, closing);
+    for number in 1..=4 {
+        desk.order(bob(buy(80, 1, &format!("b{number}"))));
+    }
+    for number in 1..=5 {
+        let order = NewOrder { instrument_id: closing, ..bob(buy(80, 1, &format!("d{number}"))) };
+        desk.order(NewOrder { time_in_force: TimeInForce::Day, ..order });
+    }
+    // They come before the close, and are no more than a tick's timers.
+    for number in 1..=4 {
+        let order = NewOrder { session_id: ANNA, ..buy(70, 1, &format!("e{number}")) };
+        desk.order(until(4_000 + number, order));
+    }
+    let lost = ends(&["b1", "b2", "b3", "b4"], Reason::SessionLost);
+    assert_eq!(lose(&mut desk, BOB), lost);
+    assert_eq!(cancel_all(&mut desk), masses(&["a1", "a2", "a3", "a4"]));
+    desk.clock = 6_000;
+    let told = tick(&mut desk);
+    let closed = vec!["phase Closed".to_owned()];
+    let of_loss = [closed, expired(&["d1", "d2", "d3", "d4", "d5"])].concat();
+    assert_eq!(told, [expired(&["e1", "e2"]), of_loss].concat());
+    assert_eq!(tick(&mut desk), [expired(&["e3", "e4"]), masses(&["a5", "a6"])].concat());
+}
+
+fn expired(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("{name} Expired None")).collect()
 }
 
 /// Returns [`desk`] with two bids of Anna, and 20 of Bob in an instrument whose time to expire has
@@ -452,16 +636,13 @@ fn a_mass_cancel_of_few_orders_is_over_at_once_behind_a_crowd_of_due_timers() {
 
 #[test]
 fn timers_that_a_step_fires_count_as_its_own_changes() {
-    let mut desk = Desk::with_config(small());
+    let mut desk = Desk::with_twin(small());
     desk.furnish();
     for number in 1..=5 {
         desk.order(until(5_500, buy(90, 1, &format!("a{number}"))));
     }
     desk.order(buy(90, 1, "a6"));
     add_crowd(&mut desk, ROSE);
-    let expired = |names: &[&str]| -> Vec<String> {
-        names.iter().map(|name| format!("{name} Expired None")).collect()
-    };
     assert_eq!(lose(&mut desk, ALICE), [crowd([1, 2, 3]), expired(&["a1", "a2", "a3"])].concat());
     let rest = [expired(&["a4", "a5"]), ends(&["a6"], Reason::SessionLost)].concat();
     assert_eq!(tick(&mut desk), [crowd([4, 5, 6]), rest].concat());
@@ -470,7 +651,7 @@ fn timers_that_a_step_fires_count_as_its_own_changes() {
 #[test]
 fn a_due_change_of_the_phase_comes_before_the_end_of_an_order() {
     for is_loss in [false, true] {
-        let mut desk = Desk::with_config(small());
+        let mut desk = Desk::with_twin(small());
         desk.furnish();
         desk.order(buy(90, 1, "a"));
         desk.order(NewOrder { time_in_force: TimeInForce::Day, ..buy(90, 1, "d") });

@@ -147,7 +147,11 @@ fn a_mass_cancel_and_a_loss_cancel_no_order_whose_time_has_come() {
                 scope: MassCancelScope::Session,
             }))
         };
-        let told: Vec<String> = told.iter().map(tell).collect();
+        let mut told: Vec<String> = told.iter().map(tell).collect();
+        assert_eq!(told, ends(&["a", "b"]), "one by the timers before it, one by its step");
+        for _ in 0..3 {
+            told.extend(step(&mut desk, "tick"));
+        }
         let expired = ends(&["a", "b", "r", "c", "d", "s", "e"]);
         let done = (!is_loss).then(|| "done 0".to_owned());
         assert_eq!(told, expired.into_iter().chain(done).collect::<Vec<_>>());

@@ -293,10 +293,11 @@ impl NaiveEngine {
         self.position = position;
         self.time = time;
         self.digest = digest::fold_command(self.digest, position.0, time.0);
-        self.run_timers(command, out);
+        let is_exceeded = self.run_timers(command, out);
         match command {
             Command::Request(request) => self.request(request, out),
             Command::Import(at, definition) => self.import(*at, definition, out),
+            Command::Tick if is_exceeded => {}
             Command::Tick => self.continue_all(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
             Command::SessionChoice(choice) => self.session_choice(choice),

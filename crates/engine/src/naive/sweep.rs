@@ -28,9 +28,11 @@ pub(super) struct Sweep {
     ended_count: u64,
 }
 
-/// The ends and visits that a command or a tick still makes.
+/// The ends and visits that a command or a tick still makes, the ends by timers among them.
+#[derive(Clone, Copy)]
 struct Left {
-    ends: u32,
+    ends: i64,
+    by_timers: i64,
     visits: u32,
 }
 
@@ -72,8 +74,11 @@ impl NaiveEngine {
     }
 
     fn begin<S: EventSink>(&mut self, mut sweep: Sweep, out: &mut S) {
-        let (ends, visits) = (self.config.sweep_ends_max, self.config.sweep_visits_max);
-        let mut left = Left { ends, visits };
+        let mut left = Left {
+            ends: self.config.sweep_ends_max.into(),
+            by_timers: self.config.tick_changes_max.into(),
+            visits: self.config.sweep_visits_max,
+        };
         let is_over = self.step(&mut sweep, &mut left, out);
         if !is_over {
             self.sweeps.push(sweep);
@@ -90,30 +95,45 @@ impl NaiveEngine {
     }
 
     /// Takes a tick's steps: losses have half of its ends and visits, the greater one of odd
-    /// numbers. Mass cancels have the rest, and losses again what is left then.
+    /// numbers. Mass cancels have the rest, less the ends that losses made beyond their half, and
+    /// losses again what is left then.
     pub(super) fn continue_all<S: EventSink>(&mut self, out: &mut S) {
-        let (ends, visits) = (self.config.tick_changes_max.max(2), tick_visits_max(&self.config));
-        let for_others = Left { ends: ends / 2, visits: visits / 2 };
-        let (ends, visits) = (ends - for_others.ends, visits - for_others.visits);
-        let left = self.continue_some(true, Left { ends, visits }, out);
-        let (ends, visits) = (left.ends + for_others.ends, left.visits + for_others.visits);
-        let left = self.continue_some(false, Left { ends, visits }, out);
+        let mut left = self.continue_some(true, self.half_of_tick(true), out);
+        let for_others = self.half_of_tick(false);
+        left.ends += for_others.ends;
+        left.visits += for_others.visits;
+        let left = self.continue_some(false, left, out);
         self.continue_some(true, left, out);
     }
 
+    fn half_of_tick(&self, is_loss: bool) -> Left {
+        let half = |whole: u32| if is_loss { whole - whole / 2 } else { whole / 2 };
+        let ends = half(self.config.tick_changes_max.max(2)).into();
+        Left { ends, by_timers: 0, visits: half(tick_visits_max(&self.config)) }
+    }
+
     /// Takes steps of losses, or of mass cancels: of the next in turn, and of the next while there
-    /// is room. Returns the room that is left.
+    /// is room. The first one's turn is over, unless it had less than the kind's half; one of the
+    /// others that has not ended stays where it is. Returns the room that is left.
     fn continue_some<S: EventSink>(&mut self, is_loss: bool, mut left: Left, out: &mut S) -> Left {
+        let turn = self.half_of_tick(is_loss);
+        let mut is_first = true;
         while left.ends > 0
             && left.visits > 1
             && let Some(at) = self.sweeps.iter().position(|one| one.request.is_none() == is_loss)
         {
+            let has_turn = is_first && left.ends >= turn.ends && left.visits >= turn.visits;
+            is_first = false;
             left.visits -= 1;
+            // A tick's timers take what its ends may take.
+            left.by_timers = left.ends;
             let mut sweep = self.sweeps.remove(at);
             if self.step(&mut sweep, &mut left, out) {
                 self.end_sweep(&sweep, out);
-            } else {
+            } else if has_turn {
                 self.sweeps.push(sweep);
+            } else {
+                self.sweeps.insert(at, sweep);
             }
         }
         left
@@ -137,10 +157,14 @@ impl NaiveEngine {
             left.visits -= 1;
             let (_, rec) = visit;
             if let Some((at, timer)) = self.due_before_end(sweep, rec) {
+                if left.by_timers <= 0 {
+                    return false;
+                }
                 let before = self.seq;
                 self.run(at, timer, out);
-                let changes = u32::try_from((self.seq - before).max(1)).unwrap_or(u32::MAX);
-                left.ends = left.ends.saturating_sub(changes);
+                let changes = (self.seq - before).max(1) as i64;
+                left.ends -= changes;
+                left.by_timers -= changes;
                 continue;
             }
             sweep.visited = Some(visit);

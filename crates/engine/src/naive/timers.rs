@@ -42,8 +42,9 @@ impl NaiveEngine {
     }
 
     /// Fires due timers one at a time, because each may set new ones: of all instruments until
-    /// enough orders have changed, then all of the command's instrument.
-    pub(super) fn run_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) {
+    /// enough orders have changed, then all of the command's instrument. Returns true if more than
+    /// enough have changed.
+    pub(super) fn run_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) -> bool {
         let enough = u64::from(self.config.tick_changes_max);
         let mut changes = 0;
         while changes < enough
@@ -58,10 +59,12 @@ impl NaiveEngine {
             _ => None,
         };
         let concerned = busted.map(|trade| trade.instrument_id).or(instrument_of(command));
-        let Some(instrument_id) = concerned else { return };
+        let is_exceeded = changes > enough;
+        let Some(instrument_id) = concerned else { return is_exceeded };
         while let Some((at, timer)) = self.due_of(instrument_id).first().copied() {
             self.run(at, timer, out);
         }
+        is_exceeded
     }
 
     /// Returns the next timer if it is due.

@@ -48,9 +48,9 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
         orders_per_account_max: 22,
         orders_per_firm_max: 36,
         sweep_ends_max: 3,
-        sweep_visits_max: 6,
+        sweep_visits_max: 12,
         tick_changes_max: 2,
-        sweeps_max: 2,
+        sweeps_max: 3,
         checkpoint_interval: 64,
         ..EngineConfig::new(partition_id)
     }

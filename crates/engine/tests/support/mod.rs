@@ -5,6 +5,7 @@
 pub mod play;
 pub mod steps;
 
+use weir_engine::naive::NaiveEngine;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
@@ -34,6 +35,8 @@ pub const HERE: PartitionId = PartitionId(1);
 
 pub struct Desk {
     pub engine: Engine,
+    /// Carries out the same commands.
+    pub naive: Option<NaiveEngine>,
     pub position: u64,
     pub request_no: u64,
     pub control_position: u64,
@@ -218,12 +221,19 @@ impl Desk {
         let engine = Engine::new(config);
         Desk {
             engine,
+            naive: None,
             position: 0,
             request_no: 0,
             control_position: 0,
             clock: 0,
             events: Vec::new(),
         }
+    }
+
+    /// Creates a partition whose events are compared with those of the naive engine.
+    pub fn with_twin(config: EngineConfig) -> Desk {
+        let naive = Some(NaiveEngine::new(config.clone()));
+        Desk { naive, ..Desk::with_config(config) }
     }
 
     /// Creates a partition with all reference data, and a million in cash and lots each for Alice
@@ -251,6 +261,11 @@ impl Desk {
         let time = Nanos(self.clock.max(1_000 + self.position));
         let position = Position(self.position);
         self.engine.apply(position, time, command, &mut events);
+        if let Some(naive) = &mut self.naive {
+            let mut same = Vec::new();
+            naive.apply(position, time, command, &mut same);
+            assert_eq!(events, same, "both engines' events of {command:?}");
+        }
         assert!(self.engine.totals().is_conserved(), "{command:?}");
         self.events.extend_from_slice(&events);
         events
