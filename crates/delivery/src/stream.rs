@@ -268,7 +268,12 @@ impl SourceStream {
             return Err(self.reject(open.session_id, store, reason));
         }
         if open.epoch > self.epoch {
-            let valid_to = self.valid_to(open);
+            let valid_to = match open.full_resend {
+                Switch::On => self.valid_to(open),
+                // After the head there are but tombstones of the last full resend, and some stores
+                // have none of them: they stand.
+                Switch::Off => self.valid_to(open).max(self.above),
+            };
             store.begin_epoch_after(open.epoch, valid_to);
             self.epoch = open.epoch;
             self.next = BatchNo(1);
@@ -314,8 +319,12 @@ impl SourceStream {
             return if fits { Ok(()) } else { Err(Reason::ResendNeedsEpoch) };
         }
         let is_known = open.valid_epoch == self.epoch;
-        // A head may be the tombstone of a record that the original had discarded.
-        let is_behind = !is_known || (writer != REPLAY && self.valid_to(open) < store.head());
+        let valid_to = match writer {
+            // The head may be the tombstone of a record that the original had discarded.
+            REPLAY => self.valid_to(open).max(self.above),
+            _ => self.valid_to(open),
+        };
+        let is_behind = !is_known || valid_to < store.head();
         let is_torn = self.resend != Resend::None || self.partial > 0;
         if !is_full && (is_behind || is_torn) {
             return Err(Reason::ResendNeeded);

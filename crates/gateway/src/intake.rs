@@ -21,6 +21,7 @@ use super::identifiers::{self, Refused, as_sequenced};
 use super::protocol::{Inbound, InputState, Refusal, Tokens};
 use super::refusals::{put_malformed, put_reject};
 use super::sessions::Session;
+use super::symbols::named_by;
 
 /// The outcome of taking a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,9 +231,10 @@ impl Gateway {
         let Some(pace) = pace else { return IntakeOutcome::TooSoon };
         let is_defined = self.symbols.is_defined_before(port, request);
         let sequenced = as_sequenced(&self.reception.directory, request, is_defined);
+        let reserves = named_by(&sequenced);
         let taken = self.submit(port, from, Command::Request(sequenced));
         if taken == IntakeOutcome::Done {
-            self.symbols.reserve(port, request);
+            self.symbols.reserve(port, request, reserves);
             if let Some(session) = self.sessions.get_mut(session_id) {
                 session.in_flight += 1;
                 session.pace = pace;

@@ -8,7 +8,8 @@
 //!
 //! A definition that names no fields is a new one's or a change, by the directory. One that is sent
 //! before the answer to another of its identifier is a change too: as a new one's it would take
-//! limits away that the other sets.
+//! limits away that the other sets. It reserves nothing itself: behind a definition that is refused
+//! it is refused too, and those after it are not.
 //!
 //! INVARIANT: a symbol is reserved from its request's way into a ring to the request's answer,
 //! which follows the definition in the partition's events.
@@ -26,7 +27,7 @@ type Pending = (usize, SessionId, RequestNo);
 
 /// The name that a request under way reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum ReservedName {
+pub(super) enum ReservedName {
     /// The symbol that it gives to an instrument.
     Symbol(Symbol, InstrumentId),
     /// The identifier that it defines.
@@ -39,6 +40,8 @@ enum ReservedName {
 #[derive(Debug)]
 struct Reserved {
     named: ReservedName,
+    /// True when it is counted; false for a change, which is here for its copies.
+    is_counted: bool,
     /// The number of times that the request was handed over, less those that were refused.
     copies: u32,
 }
@@ -62,23 +65,30 @@ impl SymbolsUnderWay {
     }
 
     /// Returns true when another request under way defines the firm, account or session that this
-    /// one defines.
+    /// one defines. A request that is sent again is a change if the first is.
     pub(super) fn is_defined_before(&self, port: usize, request: &Request) -> bool {
         let Some(named) = named_by(request) else { return false };
         let pending = (port, request.session_id(), request.request_no());
-        let own = u32::from(self.by_request.contains_key(&pending));
-        let is_symbol = matches!(named, ReservedName::Symbol(..));
-        !is_symbol && self.counts.get(&named).is_some_and(|count| *count > own)
+        if matches!(named, ReservedName::Symbol(..)) {
+            return false;
+        }
+        match self.by_request.get(&pending) {
+            Some(first) => !first.is_counted,
+            None => self.counts.contains_key(&named),
+        }
     }
 
-    /// Reserves the symbol of a request that is handed over to a partition. A request that is sent
-    /// again keeps the symbol of the first.
-    pub(super) fn reserve(&mut self, port: usize, request: &Request) {
+    /// Reserves `name`, that of a request as it is sequenced, when the request is handed over to a
+    /// partition. A request that is sent again keeps the name of the first.
+    pub(super) fn reserve(&mut self, port: usize, request: &Request, name: Option<ReservedName>) {
         let Some(named) = named_by(request) else { return };
         let pending = (port, request.session_id(), request.request_no());
         let reserved = self.by_request.entry(pending).or_insert_with(|| {
-            *self.counts.entry(named).or_default() += 1;
-            Reserved { named, copies: 0 }
+            let is_counted = name.is_some();
+            if is_counted {
+                *self.counts.entry(named).or_default() += 1;
+            }
+            Reserved { named, is_counted, copies: 0 }
         });
         reserved.copies += 1;
     }
@@ -104,6 +114,9 @@ impl SymbolsUnderWay {
         let Some(reserved) = self.by_request.remove(&(port, session_id, request_no)) else {
             return;
         };
+        if !reserved.is_counted {
+            return;
+        }
         let count = self.counts.get_mut(&reserved.named).expect("each pending request is counted");
         *count -= 1;
         if *count == 0 {
@@ -113,7 +126,7 @@ impl SymbolsUnderWay {
 }
 
 /// Returns the name that a request reserves.
-fn named_by(request: &Request) -> Option<ReservedName> {
+pub(super) fn named_by(request: &Request) -> Option<ReservedName> {
     let is_new = |fields: u32| !is_change(fields);
     match request {
         Request::DefineInstrument(d) => {
@@ -165,12 +178,28 @@ mod tests {
         })
     }
 
+    fn firm(request_no: u64, id: u32, fields: u32) -> Request {
+        Request::DefineFirm(DefineFirm {
+            fields,
+            request_no: RequestNo(request_no),
+            name: Symbol::new("FIRM").unwrap(),
+            session_id: SessionId(1),
+            firm_id: FirmId(id),
+            live_orders_max: 0,
+        })
+    }
+
+    /// Reserves the name of a request that is sequenced as it is.
+    fn reserve(symbols: &mut SymbolsUnderWay, port: usize, request: Request) {
+        symbols.reserve(port, &request, named_by(&request));
+    }
+
     #[test]
     fn a_symbol_is_reserved_until_its_request_is_answered() {
         let renames = field_bit::<DefineInstrument>("symbol");
         let taken = Err(("symbol", Reason::InvalidDefinition));
         let mut symbols = SymbolsUnderWay::default();
-        symbols.reserve(TRADING, &request(5, 1, "ABC", renames));
+        reserve(&mut symbols, TRADING, request(5, 1, "ABC", renames));
         for fields in [0, NEW, renames] {
             assert_eq!(symbols.check(&request(9, 2, "ABC", fields)), taken, "{fields}");
             assert_eq!(symbols.check(&request(9, 2, "ABD", fields)), Ok(()), "{fields}");
@@ -190,9 +219,9 @@ mod tests {
     #[test]
     fn each_of_two_requests_for_a_symbol_reserves_it_and_one_that_is_repeated_does_once() {
         let mut symbols = SymbolsUnderWay::default();
-        symbols.reserve(CONTROL, &request(5, 1, "ABC", NEW));
-        symbols.reserve(CONTROL, &request(5, 1, "ABC", NEW));
-        symbols.reserve(CONTROL, &request(6, 1, "ABC", NEW));
+        reserve(&mut symbols, CONTROL, request(5, 1, "ABC", NEW));
+        reserve(&mut symbols, CONTROL, request(5, 1, "ABC", NEW));
+        reserve(&mut symbols, CONTROL, request(6, 1, "ABC", NEW));
         let other = request(9, 2, "ABC", NEW);
         for (request_no, is_free) in [(5, false), (6, true)] {
             symbols.settle(CONTROL, SessionId(1), RequestNo(request_no));
@@ -202,19 +231,9 @@ mod tests {
 
     #[test]
     fn a_definition_behind_another_of_its_identifier_is_known_as_such_and_a_copy_is_not() {
-        let firm = |request_no, id, fields| {
-            Request::DefineFirm(DefineFirm {
-                fields,
-                request_no: RequestNo(request_no),
-                name: Symbol::new("FIRM").unwrap(),
-                session_id: SessionId(1),
-                firm_id: FirmId(id),
-                live_orders_max: 0,
-            })
-        };
         let mut symbols = SymbolsUnderWay::default();
         assert!(!symbols.is_defined_before(CONTROL, &firm(5, 11, 0)));
-        symbols.reserve(CONTROL, &firm(5, 11, 0));
+        reserve(&mut symbols, CONTROL, firm(5, 11, 0));
         assert!(symbols.is_defined_before(CONTROL, &firm(6, 11, 0)));
         assert!(!symbols.is_defined_before(CONTROL, &firm(6, 12, 0)));
         assert!(!symbols.is_defined_before(CONTROL, &firm(5, 11, 0)), "the same, sent again");
@@ -222,8 +241,30 @@ mod tests {
         symbols.settle(CONTROL, SessionId(1), RequestNo(5));
         assert!(!symbols.is_defined_before(CONTROL, &firm(6, 11, 0)));
         // One that names its fields is a change of something that the directory has.
-        symbols.reserve(CONTROL, &firm(7, 11, field_bit::<DefineFirm>("live_orders_max")));
+        reserve(&mut symbols, CONTROL, firm(7, 11, field_bit::<DefineFirm>("live_orders_max")));
         assert!(!symbols.is_defined_before(CONTROL, &firm(8, 11, 0)));
+    }
+
+    #[test]
+    fn a_definition_behind_a_change_whose_definition_is_refused_is_a_new_one() {
+        let limit = field_bit::<DefineFirm>("live_orders_max");
+        let mut symbols = SymbolsUnderWay::default();
+        reserve(&mut symbols, CONTROL, firm(5, 11, 0));
+        // The second is made a change, the first is refused: the second will be too.
+        let change = named_by(&firm(6, 11, limit));
+        symbols.reserve(CONTROL, &firm(6, 11, 0), change);
+        symbols.settle(CONTROL, SessionId(1), RequestNo(5));
+        assert!(!symbols.is_defined_before(CONTROL, &firm(7, 11, 0)));
+        // A copy is like the first, also behind a later definition.
+        reserve(&mut symbols, CONTROL, firm(7, 11, 0));
+        assert!(symbols.is_defined_before(CONTROL, &firm(8, 11, 0)));
+        symbols.reserve(CONTROL, &firm(8, 11, 0), change);
+        for (request_no, is_behind) in [(6, true), (7, false), (8, true)] {
+            assert_eq!(symbols.is_defined_before(CONTROL, &firm(request_no, 11, 0)), is_behind);
+        }
+        symbols.settle(CONTROL, SessionId(1), RequestNo(6));
+        symbols.refused(CONTROL, SessionId(1), RequestNo(8));
+        assert!(symbols.is_defined_before(CONTROL, &firm(9, 11, 0)), "the seventh is under way");
     }
 
     #[test]
@@ -231,9 +272,9 @@ mod tests {
         let mut symbols = SymbolsUnderWay::default();
         let other = request(9, 2, "ABC", NEW);
         for copies in 1..=2 {
-            symbols.reserve(CONTROL, &request(5, 1, "ABC", NEW));
+            reserve(&mut symbols, CONTROL, request(5, 1, "ABC", NEW));
             for _ in 1..copies {
-                symbols.reserve(CONTROL, &request(5, 1, "ABC", NEW));
+                reserve(&mut symbols, CONTROL, request(5, 1, "ABC", NEW));
                 symbols.refused(CONTROL, SessionId(1), RequestNo(5));
                 assert!(symbols.check(&other).is_err());
             }

@@ -555,22 +555,21 @@ impl<L: SequencedLog + Send> Partition<L> {
 
     fn publish(&mut self) {
         self.send_stamps();
+        let figures = &self.figures;
+        // Before the events: a client that has an answer looks here for the definition's outcome.
+        let refused = self.engine.refused_import_count();
+        figures.counters.imports_refused.store(refused, Ordering::Relaxed);
+        let imported_to = self.engine.control_position().0;
+        figures.counters.imported_to.store(imported_to, Ordering::Relaxed);
         self.outbox.publish();
         for view in &self.views {
             view.wake();
         }
-        let figures = &self.figures;
         figures.digest.store(self.engine.digest(), Ordering::Relaxed);
         figures
             .counters
             .live_orders
             .store(self.engine.live_order_count() as u64, Ordering::Relaxed);
-        figures
-            .counters
-            .imports_refused
-            .store(self.engine.refused_import_count(), Ordering::Relaxed);
-        let imported_to = self.engine.control_position().0;
-        figures.counters.imported_to.store(imported_to, Ordering::Relaxed);
         figures.counters.events.store(self.outbox.event_count(), Ordering::Relaxed);
     }
 

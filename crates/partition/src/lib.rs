@@ -38,5 +38,6 @@ pub mod shadow_agent;
 pub mod stage_clock;
 pub mod state_bytes;
 mod tick_pace;
+pub mod unstarted_log;
 
 pub use agent::{Partition, PartitionCounts, PartitionFigures, PartitionParts};

@@ -42,6 +42,7 @@ use crate::holds::Holds;
 use crate::retention::RetentionLimits;
 use crate::shadow::{Shadow, ShadowParts, state_in};
 use crate::shadow_agent::ShadowAgent;
+use crate::unstarted_log::UnstartedLog;
 
 /// Commands read before they are applied, so that the engine can prefetch their memory.
 const READ_AHEAD: usize = 64;
@@ -106,7 +107,7 @@ pub struct RecoveredPartition {
     /// The engine at the log's end.
     pub engine: Engine,
     /// The command log.
-    pub log: EmbeddedLog<RealDisk>,
+    pub log: UnstartedLog,
     /// The epoch in which this run leads.
     pub epoch: Epoch,
     /// The writer of the event tail.
@@ -345,7 +346,7 @@ impl FoundDirectory {
             figures: figures_of(&rebuilt.engine, rebuilt.event_count),
             engine: rebuilt.engine,
             event_count: rebuilt.event_count,
-            log: rebuilt.log,
+            log: UnstartedLog::new(rebuilt.log),
             tail,
             tail_handle,
             snapshot: rebuilt.snapshot,
@@ -523,7 +524,7 @@ impl RecoveredPartition {
         let partition = ForPartition {
             partition_id: self.partition_id,
             engine: self.engine,
-            log: self.log,
+            log: self.log.start(),
             tail: self.tail,
             figures: self.figures,
         };

@@ -9,11 +9,15 @@ use std::path::Path;
 use support::settings;
 use weir_io::WakeFd;
 use weir_log::SequencedLog;
-use weir_partition::recovery::{RecoveredPartition, find_in_directory};
-use weir_types::{Epoch, PartitionId};
+use weir_partition::recovery::{RecoveredPartition, RecoverySettings, find_in_directory};
+use weir_types::{Durability, Epoch, PartitionId};
 
 fn start(node_dir: &Path) -> RecoveredPartition {
-    let settings = settings(node_dir);
+    start_at(node_dir, Durability::Disk)
+}
+
+fn start_at(node_dir: &Path, durability: Durability) -> RecoveredPartition {
+    let settings = RecoverySettings { durability, ..settings(node_dir) };
     let wake = WakeFd::new().unwrap();
     find_in_directory(&settings, PartitionId(1), &wake).unwrap().recover().unwrap()
 }
@@ -35,4 +39,13 @@ fn a_start_that_fails_leaves_no_epoch_that_a_view_asked_for() {
     assert_eq!((begun.epoch, begun.log.epoch()), (Epoch(2), Epoch(2)), "one");
     drop(begun);
     assert_eq!(start(dir.path()).epoch, Epoch(2));
+}
+
+#[test]
+fn a_start_that_is_refused_when_the_logs_are_open_ends_no_epoch() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let refused = start_at(dir.path(), Durability::Memory);
+        assert_eq!((refused.epoch, refused.log.epoch()), (Epoch(1), Epoch(1)));
+    }
 }

@@ -187,14 +187,11 @@ impl Router {
     /// place if it moved the reader on. The rest of the token may come from another backend.
     fn hear_page(&mut self, found: &Found, header: &OrderPage, end: &SourceCursor) {
         let id = found.asking.backend;
-        let head = match header.flags.contains(PageFlags::ONLINE) {
-            true => end.change_id,
-            false if end.change_id == self.leg_mut(found).at.change_id => return,
-            false if self.pool.epoch_of(id) == Some(end.epoch) => {
-                end.change_id.max(self.pool.head_of(id))
-            }
-            false => end.change_id,
-        };
+        let is_online = header.flags.contains(PageFlags::ONLINE);
+        if !is_online && end.change_id == self.leg_mut(found).at.change_id {
+            return;
+        }
+        let head = self.pool.not_before(id, end.epoch, end.change_id);
         self.heard_of(id, end.epoch, head);
     }
 

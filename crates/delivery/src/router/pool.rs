@@ -179,6 +179,14 @@ impl Pool {
         is_newer
     }
 
+    /// Returns a place that an answer shows a backend to have, or a later one that it showed before
+    /// in the same epoch: a store may be complete beyond its newest change, and only the token of a
+    /// reader that comes from there shows it.
+    pub(super) fn not_before(&self, id: BackendId, epoch: Epoch, shown: ChangeId) -> ChangeId {
+        let backend = self.get(id);
+        if backend.epoch == Some(epoch) { shown.max(backend.head) } else { shown }
+    }
+
     /// Returns the backend's generation, to be stored with a request.
     pub(super) fn generation(&self, id: BackendId) -> u32 {
         self.get(id).generation

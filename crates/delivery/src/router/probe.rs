@@ -94,7 +94,8 @@ impl Router {
         self.pool.succeeded(id);
         // Only the `seq` of the newest change is known: a reader that has reached it has
         // everything.
-        self.heard_of(id, at.epoch, ChangeId::new(at.seen, Rec(u64::MAX)));
+        let head = self.pool.not_before(id, at.epoch, ChangeId::new(at.seen, Rec(u64::MAX)));
+        self.heard_of(id, at.epoch, head);
         if was_probing {
             self.wake_readers_without(source);
         }

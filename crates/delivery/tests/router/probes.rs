@@ -1,13 +1,20 @@
 //! Backends as on other hosts: they send only answers, under the rights of their own session.
 
 use weir_delivery::router::{BackendFault, BackendState, Health};
+use weir_delivery::stream::{SourceStream, Window};
 use weir_delivery::{
     BackendId, BackendInfo, BackendPort, BackendRequest, BackendRole, Desk, DeskConfig,
     Entitlement, FetchOutcome, OrderStore, Question, Router, RouterConfig, StoreConfig,
 };
-use weir_types::{Epoch, FirmId, Nanos, OrdStatus, OrderId, PartitionId, Reason};
-use weir_wire::delivery::PageFlags;
+use weir_types::{
+    BatchNo, ChangeId, Epoch, FirmId, Nanos, OrdStatus, OrderId, PartitionId, Reason, Rec, Seq,
+    SessionId, Switch,
+};
+use weir_wire::delivery::{OrderRow, PageFlags};
+use weir_wire::dialogue::put_source_batch;
 use weir_wire::event::OrderEvent;
+use weir_wire::frame::put_frame;
+use weir_wire::ingest::{BatchFlags, OpenSource, SourceBatch};
 
 use crate::support::{event, keys};
 use crate::venue::{Answer, MS, Sink, fetch, sealer, token_of};
@@ -211,6 +218,83 @@ fn a_replica_that_has_not_heard_of_an_epoch_does_not_send_a_reader_of_it_back() 
     let [answer] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!((answer.header.reason, answer.rows.len()), (Reason::None, 2));
     assert_eq!(states(&router)[1].epoch, Some(Epoch(2)), "the replica was asked");
+}
+
+/// A store that ends a full resend without tombstones is complete beyond its newest change.
+#[test]
+fn neither_a_probe_nor_a_newcomers_page_takes_back_that_a_backend_is_complete() {
+    let mut router = Router::new(RouterConfig::default(), sealer(1));
+    let mut remote = Remote::default();
+    let mut store = OrderStore::new(StoreConfig::new(SOURCE, Epoch::NONE));
+    resend_nothing(&mut store);
+    add(&mut router, &mut remote, BackendRole::Master, store);
+    let token = token_of(&[(SOURCE.0, 3, 1, 5)]);
+    let is_online = |answers: Vec<Answer>| {
+        let [answer] = &answers[..] else { panic!("{answers:?}") };
+        assert_eq!(answer.header.reason, Reason::None);
+        answer.header.flags.contains(PageFlags::ONLINE)
+    };
+    for (start, has_probe) in [(MS, true), (20_000 * MS, false)] {
+        let (start, later) = (Nanos(start), Nanos(start + 10_000 * MS));
+        assert!(is_online(answers_from(&mut router, &mut remote, &token, start)));
+        match has_probe {
+            true => {
+                router.probe(BackendId(0), later, &mut remote);
+                remote.pump(&mut router, Nanos(later.0 + MS));
+            }
+            false => assert!(is_online(answers_from(&mut router, &mut remote, &[], later))),
+        }
+        let state = states(&router)[0];
+        let place = ChangeId::new(Seq(1), Rec(5));
+        assert_eq!((state.epoch, state.head), (Some(Epoch(3)), place), "{has_probe}");
+    }
+}
+
+/// Fetches from `token` and runs until the answers that have no rows are due too.
+fn answers_from(
+    router: &mut Router,
+    remote: &mut Remote,
+    token: &[u8],
+    start: Nanos,
+) -> Vec<Answer> {
+    let (mut sink, fetch, entitlement) = (Sink::default(), fetch(), Entitlement::all());
+    let question = Question { connection: 1, fetch: &fetch, token, min_token: &[], entitlement };
+    assert_eq!(router.ask(&question, start), FetchOutcome::Accepted);
+    for round in 0..10 {
+        let now = Nanos(start.0 + 500 * MS * round);
+        let _ = router.poll(now, remote, &mut sink);
+        remote.pump(router, now);
+    }
+    crate::venue::answers(&sink.out.remove(&1).unwrap_or_default())
+}
+
+/// Opens a store's source in the third epoch with a full resend of no orders.
+fn resend_nothing(store: &mut OrderStore) {
+    let open = OpenSource {
+        valid_seq: Seq(0),
+        valid_rec: Rec(0),
+        session_id: SessionId(1),
+        epoch: Epoch(3),
+        valid_epoch: Epoch::NONE,
+        source_id: SOURCE,
+        full_resend: Switch::On,
+    };
+    let batch = SourceBatch {
+        batch_no: BatchNo(1),
+        sending_time: Nanos(1),
+        session_id: SessionId(1),
+        epoch: Epoch(3),
+        source_id: SOURCE,
+        flags: BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END),
+    };
+    let (mut opening, mut entry) = (Vec::new(), Vec::new());
+    put_frame(&open, &mut opening);
+    put_source_batch(&batch, std::iter::empty::<(OrderRow, &[u8])>(), &mut entry);
+    let mut stream = SourceStream::new(SOURCE, Window { batches: 1, bytes: 1_000 });
+    for entry in [opening, entry] {
+        stream.replay(&entry, store).expect("it follows");
+    }
+    let _ = stream.end_replay(store);
 }
 
 /// A reader that has read at a node knows more of a source than the router's last probe has told:

@@ -9,6 +9,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use weir_delivery::replay::ReplayError;
 use weir_delivery::stream::{BatchOutcome, GAP_INTERVAL, SourceStream};
 use weir_delivery::{Filter, OrderStore};
 use weir_types::{BatchNo, ChangeId, Epoch, Nanos, OrderId, PartitionId, Reason, Rec, Seq, Switch};
@@ -305,4 +306,33 @@ fn what_a_full_resend_leaves_out_is_gone_and_tokens_beyond_the_valid_place_are_r
     // The end of the resend has taken the next `seq`, whether anything was deleted or not.
     let taken = offer(&mut stream, &mut store, 3, 2, plain, &[record(9, 5)]);
     assert_eq!(refusal(taken), (Reason::PlaceWentBack, 3, 1));
+}
+
+#[test]
+fn a_replayed_opening_may_disown_a_resends_tombstones_and_no_row() {
+    let (mut stream, mut store) = opened();
+    let plain = BatchFlags::default();
+    let _ = offer(&mut stream, &mut store, 2, 1, plain, &[record(3, 1), record(3, 2)]);
+    let at = |seq, rec| ChangeId::new(Seq(seq), Rec(rec));
+    let _ = stream.open(&open_of(2, at(3, 2), Switch::On), 1, &mut store).unwrap();
+    let both = BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END);
+    let _ = offer(&mut stream, &mut store, 1, 2, both, &[record(4, 1)]);
+    assert!(stream.sweep(9, &mut store).is_some());
+    assert_eq!(store.head(), at(5, 2), "the tombstone of the second record");
+    let replayed = |valid_to, stream: &mut SourceStream, store: &mut OrderStore| {
+        let mut entry = Vec::new();
+        let open = open_of(stream.epoch().0 + 1, valid_to, Switch::Off);
+        let open = OpenSource { valid_epoch: stream.epoch(), ..open };
+        weir_wire::frame::put_frame(&open, &mut entry);
+        stream.close(1);
+        stream.replay(&entry, store)
+    };
+    // The original, which had discarded that record, ended with the row before.
+    assert_eq!(replayed(at(4, 1), &mut stream, &mut store), Ok(()));
+    let legal = |change_id| store.check(Epoch(2), change_id, &Filter::ALL).is_ok();
+    assert_eq!([at(4, 1), at(5, 2), at(6, 1)].map(legal), [true, true, false]);
+    let _ = stream.open(&open_of(3, at(0, 0), Switch::Off), 1, &mut store).unwrap();
+    let _ = offer(&mut stream, &mut store, 1, 3, plain, &[record(7, 3)]);
+    let disowns = replayed(at(6, 1), &mut stream, &mut store);
+    assert_eq!(disowns, Err(ReplayError::Refused(Reason::ResendNeeded)));
 }

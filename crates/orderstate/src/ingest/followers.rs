@@ -171,7 +171,8 @@ impl Followers {
     /// Sets the history of positions from now on; a snapshot of the previous one is cancelled.
     pub fn begin_history(&mut self, history: History, store: &mut OrderStore) {
         self.history = history;
-        if self.snapshot.take().is_some() {
+        if let Some(under_way) = self.snapshot.take() {
+            self.ended_at = Some(under_way.given_at);
             store.cancel_snapshot();
         }
     }
@@ -284,7 +285,7 @@ impl Followers {
     }
 
     fn state(&self, follow: &FollowSource, from: &FollowedState<'_>) -> FollowState {
-        let head = from.store.head();
+        let head = from.store.complete_to();
         FollowState {
             history_high: self.history.high,
             history_low: self.history.low,
@@ -426,6 +427,7 @@ mod tests {
             followers.begin_history(History { high: 7, low: 1 + snapshots }, &mut store);
             assert!(!store.is_snapshot_under_way());
         }
+        assert_eq!(followers.ended_at, Some(Nanos(1)), "the store's own has its turn");
     }
 
     /// A replica that only sends heartbeats behind its first piece: every other one gets empty

@@ -188,7 +188,7 @@ impl SourceStore {
         let following = self.following.as_ref()?;
         let state = following.state.as_ref();
         let store = self.desk.store();
-        let seq = store.head().seq;
+        let seq = store.complete_to().seq;
         Some(FollowFigures {
             position: following.position.0,
             head_position: state.map_or(0, |state| state.head_position),

@@ -423,7 +423,7 @@ pub(super) fn account(
     fields.set("unlimited", &mut d.unlimited, unlimited);
     fields.set("live_orders_max", &mut d.live_orders_max, args.live_orders_max);
     d.fields = fields.bits;
-    let before = if args.limited { refused_imports(&command.login.endpoint) } else { Vec::new() };
+    let before = args.limited.then(|| refused_imports(&command.login.endpoint));
     let defined = match admin.define_account(d) {
         Err(ClientError::Refused { reason: Reason::UnknownAccount, .. }) => {
             if args.firm.is_none() {
@@ -440,51 +440,79 @@ pub(super) fn account(
             None => format!("--firm {firm}: the first firm of account {id} stands"),
         })
     })?;
-    if let Some(partition) = not_limited_in(&command.login.endpoint, &before) {
+    let limit = before.map(|before| limit_outcome(&command.login.endpoint, before));
+    if let Some(LimitOutcome::LeftOut(partition)) = limit {
         bail!(
-            "account {id} is in debt in partition {partition} and stays unlimited there; all else \
-             is done. Stop it with `weir admin kill account {id}`, move in what it lacks, and \
-             define it again"
+            "partition {partition} has refused a definition, or a part of one: unless that was \
+             another, account {id} is in debt there and stays unlimited; all else is done. Stop it \
+             with `weir admin kill account {id}`, move in what it lacks, and define it again"
         );
     }
+    let doubt = match limit {
+        Some(LimitOutcome::Unknown) => {
+            "; whether each partition limits it is not known yet: one where it is in debt does \
+             not, and `weir status` counts it as a refused import"
+        }
+        _ => "",
+    };
     Ok(done(match args.firm {
-        Some(firm) => format!("account {id} is firm {firm}'s"),
-        None => format!("account {id} is changed"),
+        Some(firm) => format!("account {id} is firm {firm}'s{doubt}"),
+        None => format!("account {id} is changed{doubt}"),
     }))
 }
 
-/// The number of definitions that each trading partition has refused; none where there is no status
-/// page.
-fn refused_imports(endpoint: &Endpoint) -> Vec<(u64, u64)> {
-    endpoint.status().map_or_else(|_| Vec::new(), |page| trading(&page, "imports_refused"))
+/// The outcome in the partitions of a definition that limits an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LimitOutcome {
+    Limited,
+    /// This partition has refused a definition since.
+    LeftOut(u64),
+    /// The status page cannot be read, or some partition does not have the definition yet.
+    Unknown,
+}
+
+/// The number of definitions that each trading partition has refused; none where the status page
+/// cannot be read.
+fn refused_imports(endpoint: &Endpoint) -> Option<Vec<(u64, u64)>> {
+    endpoint.status().ok().map(|page| trading(&page.json, "imports_refused"))
 }
 
 /// Returns a figure of each trading partition, with the partition's number.
-fn trading(page: &StatusPage, figure: &str) -> Vec<(u64, u64)> {
-    let rows = page.json["partitions"].as_array().into_iter().flatten();
+fn trading(page: &serde_json::Value, figure: &str) -> Vec<(u64, u64)> {
+    let rows = page["partitions"].as_array().into_iter().flatten();
     let of = |row: &serde_json::Value| Some((row["id"].as_u64()?, row[figure].as_u64()?));
     rows.filter_map(of).filter(|(id, _)| *id != 0).collect()
 }
 
-/// Returns a partition that did not carry a definition out, by the definitions that each had
-/// refused `before`. The node answers when its control log has the definition, and the partitions,
-/// of which some may know the account to be in debt, take it from there.
-fn not_limited_in(endpoint: &Endpoint, before: &[(u64, u64)]) -> Option<u64> {
-    let accepted = |page: &StatusPage| {
-        let rows = page.json["partitions"].as_array()?;
-        rows.iter().find(|row| row["id"] == 0)?["imported_to"].as_u64()
+/// Returns a definition's outcome, by the definitions that each partition had refused `before`. The
+/// node answers when its control log has the definition, and the partitions, of which some may
+/// know the account to be in debt, take it from there.
+fn limit_outcome(endpoint: &Endpoint, before: Option<Vec<(u64, u64)>>) -> LimitOutcome {
+    let Some(before) = before else { return LimitOutcome::Unknown };
+    let is_imported = |page: &StatusPage| has_imported(&page.json).then_some(());
+    let Ok((_, Some(()))) = endpoint.status_until(is_imported) else {
+        return LimitOutcome::Unknown;
     };
-    let is_imported = |page: &StatusPage| {
-        let to = accepted(page)?;
-        trading(page, "imported_to").iter().all(|(_, at)| *at >= to).then_some(())
-    };
-    if before.is_empty() || endpoint.status_until(is_imported).ok()?.1.is_none() {
-        return None;
-    }
-    let after = refused_imports(endpoint);
+    // Once more: a page may have a partition's figures from before and behind the definition.
+    let page = endpoint.status();
+    page.map_or(LimitOutcome::Unknown, |page| outcome_in(&page.json, &before))
+}
+
+/// Returns true if each trading partition has all definitions of the control log.
+fn has_imported(page: &serde_json::Value) -> bool {
+    let rows = page["partitions"].as_array().into_iter().flatten();
+    let control = rows.clone().find(|row| row["id"] == 0);
+    let accepted = control.and_then(|row| row["imported_to"].as_u64());
+    accepted.is_some_and(|to| trading(page, "imported_to").iter().all(|(_, at)| *at >= to))
+}
+
+/// Returns the outcome by a page on which all partitions have the definition.
+fn outcome_in(page: &serde_json::Value, before: &[(u64, u64)]) -> LimitOutcome {
+    let after = trading(page, "imports_refused");
     let refused_more =
         |(id, count): &&(u64, u64)| after.iter().any(|(other, now)| other == id && now > count);
-    before.iter().find(refused_more).map(|(id, _)| *id)
+    let left_out = before.iter().find(refused_more);
+    left_out.map_or(LimitOutcome::Limited, |(id, _)| LimitOutcome::LeftOut(*id))
 }
 
 /// A session's credential, its kind, and the API key if one was drawn.
@@ -691,6 +719,24 @@ mod tests {
     struct Line {
         #[command(flatten)]
         instrument: InstrumentArgs,
+    }
+
+    #[test]
+    fn a_limit_is_left_out_where_a_partition_refuses_more_and_not_known_before_all_have_it() {
+        let page = |at: u64, refused: u64| {
+            serde_json::json!({ "partitions": [
+                { "id": 0, "imported_to": 9, "imports_refused": 0 },
+                { "id": 1, "imported_to": at, "imports_refused": refused },
+            ]})
+        };
+        assert_eq!([8, 9, 10].map(|at| has_imported(&page(at, 0))), [false, true, true]);
+        let none = serde_json::json!({ "partitions": [{ "id": 0, "imported_to": 9 }]});
+        assert!(has_imported(&none), "no partition trades");
+        assert!(!has_imported(&serde_json::json!({})));
+        let before = trading(&page(8, 3), "imports_refused");
+        assert_eq!(outcome_in(&page(9, 3), &before), LimitOutcome::Limited);
+        assert_eq!(outcome_in(&page(9, 4), &before), LimitOutcome::LeftOut(1));
+        assert_eq!(outcome_in(&none, &[]), LimitOutcome::Limited);
     }
 
     #[test]

@@ -61,12 +61,14 @@ struct Reader {
     /// True when it was refused and its next page starts again.
     begins: bool,
     resyncs: u32,
+    /// The refusals for its epoch.
+    epoch_resyncs: u32,
 }
 
 impl Reader {
     fn new() -> Reader {
         let (token, mirror) = (Vec::new(), BTreeMap::new());
-        Reader { token, mirror, since: 0, begins: true, resyncs: 0 }
+        Reader { token, mirror, since: 0, begins: true, resyncs: 0, epoch_resyncs: 0 }
     }
 
     fn take(&mut self, row: &OrderRow) {
@@ -88,6 +90,7 @@ impl Reader {
             self.mirror.clear();
             self.begins = true;
             self.resyncs += 1;
+            self.epoch_resyncs += u32::from(page.reason == Reason::ResyncEpoch);
         }
         self.token = token.to_vec();
         page.flags.contains(PageFlags::ONLINE)
@@ -378,8 +381,10 @@ impl World {
         let last_row = rows.filter(|at| *at <= valid_to).max();
         let valid_to = last_row.filter(|_| by_row).unwrap_or(valid_to);
         self.history.retain(|row| row.seq <= valid_to.seq);
-        let has_lost = valid_to < self.source.source_stores[0].desk.store().head();
-        self.has_lost |= has_lost;
+        let store = self.source.source_stores[0].desk.store();
+        let has_lost = valid_to < store.head();
+        // A full resend may also disown the tombstones of the one before.
+        self.has_lost |= has_lost || is_asked && valid_to < store.complete_to();
         if has_lost || is_asked {
             self.begin_epoch(valid_to, Switch::On);
             self.resend(rows_max);
@@ -627,7 +632,11 @@ impl World {
                 self.check(reader);
             }
             assert!(self.has_lost || !keeps_all || reader.resyncs == 0, "nothing was lost");
+            assert!(self.has_lost || reader.epoch_resyncs == 0, "no change was disowned");
         }
+        self.follow();
+        let (here, source) = self.replica.source_stores[0].follow_figures().unwrap().seqs;
+        assert_eq!(here, source, "the replica lags behind");
     }
 }
 
@@ -698,6 +707,35 @@ fn run(steps: Vec<Op>, limits: Limits) {
     let mut readers = [(); 4].map(|()| Reader::new());
     steps.into_iter().for_each(|step| world.step(step, &mut readers));
     world.end(&mut readers);
+}
+
+#[test]
+fn a_reader_of_a_tombstone_that_its_source_lacks_stays_in_the_next_epoch() {
+    let limits = Limits { source: 1, replica: 1_000_000, replays_all: false };
+    let mut world = World::new(limits);
+    for _ in 0..2 {
+        world.insert(1);
+        world.change(usize::MAX, 1, true);
+    }
+    world.insert(1);
+    world.catch_up();
+    world.forget();
+    // The source discards the second of the forgotten orders too, and so sweeps none.
+    world.insert(1);
+    world.change(usize::MAX, 1, true);
+    world.remembered = world.core.clone();
+    world.fall_back(1, true, true);
+    world.flush();
+    world.catch_up();
+    let mut readers = [(); 4].map(|()| Reader::new());
+    for reader in &mut readers {
+        while !world.read(reader, true, 50) {}
+        reader.resyncs = 0;
+    }
+    world.fall_back(1, false, true);
+    assert!(!world.has_lost);
+    world.end(&mut readers);
+    assert!(readers.iter().all(|reader| reader.resyncs == 0), "nothing was lost");
 }
 
 proptest! {
