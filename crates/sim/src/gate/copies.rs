@@ -20,6 +20,8 @@ pub struct CopyReader {
     loss_count: u64,
     /// The head whose report is the next message.
     due: Option<ReportCopy>,
+    /// True if it has dropped its point, and takes the oldest copy that there is.
+    begins_anew: bool,
     /// Requests refused because of lost copies.
     pub other_histories: u64,
     /// Streams that began behind copies past the retention.
@@ -37,6 +39,7 @@ impl CopyReader {
             received: Window::default(),
             loss_count: 0,
             due: None,
+            begins_anew: false,
             other_histories: 0,
             past_retention: 0,
         }
@@ -95,6 +98,10 @@ impl CopyReader {
                 // A stream that resumes names the copy received last, if it is known.
                 let after = CopyNo(state.previous_copy_no.0 + 1);
                 let first = after.max(state.oldest_copy_no);
+                if std::mem::take(&mut self.begins_anew) {
+                    // A loss of power may have brought copies back that were past the retention.
+                    self.keep_before(first);
+                }
                 let gone = told.copies_past_retention(self.received.len(), first)?;
                 self.past_retention += u64::from(!gone.is_empty());
                 self.received.extend(gone);
@@ -107,9 +114,7 @@ impl CopyReader {
                 ..
             }) => {
                 self.other_histories += 1;
-                let kept = self.received.kept();
-                let left = kept.partition_point(|(_, report)| report.record < next_copy_no.0);
-                self.received.truncate(self.received.begin() + left);
+                self.keep_before(next_copy_no);
                 let point = CopyPoint {
                     partition_id: HERE,
                     epoch: Epoch::NONE,
@@ -120,12 +125,20 @@ impl CopyReader {
                 self.ask(out);
             }
             Err(ClientError::CopiesRefused { reason: Reason::ResumeOutOfRange, .. }) => {
+                self.begins_anew = true;
                 self.copies = DropCopy::new(self.session_id, COPIED_FIRM, Beginning::Oldest, &[]);
                 self.ask(out);
             }
             Err(error) => return Err(Violation::new("copies are refused", error)),
         }
         Ok(())
+    }
+
+    /// Drops the copies from a number on, which are sent again.
+    fn keep_before(&mut self, first: CopyNo) {
+        let kept = self.received.kept();
+        let left = kept.partition_point(|(_, report)| report.record < first.0);
+        self.received.truncate(self.received.begin() + left);
     }
 
     /// Checks that all copies received are true. Each was as it was received, and changes by a loss
