@@ -281,8 +281,12 @@ fn a_damaged_file_is_named_and_what_is_newer_is_served() {
     // One is enough: a merge may make one of several, and remove some meanwhile.
     until("files", || (count(&m.node, "segments") > 0).then_some(()));
     let mut damaged: BTreeSet<PathBuf> = BTreeSet::new();
+    let mut from = 10_000;
     let following = until("a damaged file", || {
-        // Flips a bit in the first block of each file, once. A merge may have read them before.
+        // Flips a bit in the first block of each file, once. A merge may have read them before, and
+        // what it wrote is read and kept in memory: only files of later changes are damaged then.
+        from += 10_000;
+        m.trade(from);
         let new = files(&m.home).into_iter().filter(|file| !damaged.contains(file));
         let new: Vec<_> = new.filter(|file| flip(file).is_ok()).collect();
         damaged.extend(new);
@@ -307,7 +311,7 @@ fn a_damaged_file_is_named_and_what_is_newer_is_served() {
     // Later changes are served from files as before.
     let (token, known) = (token_now_of_all(&mut m), m.states());
     let pages = count(&m.node, "pages");
-    m.trade(20_000);
+    m.trade(from + 10_000);
     let mut later = Following::start(&m.node, SUPERVISOR, token);
     later.until(&changed(&known, &m.states()));
     assert_eq!(later.resyncs, []);
