@@ -176,7 +176,9 @@ pub enum ClientError {
         reason: Reason,
         /// The lowest number that can be requested.
         oldest_copy_no: CopyNo,
-        /// The highest number that can be requested.
+        /// The highest number that can be requested. For [`Reason::ResumeOtherHistory`] the first
+        /// copy that may differ from the one received; if it equals `oldest_copy_no`, earlier
+        /// copies are not confirmed either.
         next_copy_no: CopyNo,
     },
     /// The node was silent for longer than three heartbeat intervals.

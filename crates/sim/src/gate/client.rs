@@ -525,7 +525,9 @@ impl Client {
                 tally.other_histories += 1;
                 // Where the events that would tell are gone, no event is confirmed.
                 let is_unknown = !told.is_past_known && other_from == oldest_event_no;
-                if !is_unknown {
+                if is_unknown {
+                    self.received.truncate(self.received.begin());
+                } else {
                     self.check_lost(other_from, told)?;
                 }
                 let kept = usize::try_from(other_from.0 - 1).expect("few events");

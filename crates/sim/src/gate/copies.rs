@@ -114,7 +114,9 @@ impl CopyReader {
                 ..
             }) => {
                 self.other_histories += 1;
-                self.keep_before(next_copy_no);
+                // Where the copies that would tell are gone, none is confirmed.
+                let is_unknown = !told.is_past_known && next_copy_no == state.oldest_copy_no;
+                self.keep_before(if is_unknown { CopyNo(1) } else { next_copy_no });
                 let point = CopyPoint {
                     partition_id: HERE,
                     epoch: Epoch::NONE,
