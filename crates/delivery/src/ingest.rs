@@ -186,6 +186,7 @@ impl OrderStore {
             self.metas.get_mut(slot).first = floor;
         }
         self.records.reach(last_rec);
+        self.rec_max = last_rec;
         self.head = ChangeId { seq: floor.seq, rec: last_rec };
     }
 
@@ -234,9 +235,17 @@ impl OrderStore {
     }
 
     fn insert(&mut self, change: &Change<'_>) {
-        let meta = SlotMeta::new(change.change_id, change.keys, change.standing);
+        let rec = change.change_id.rec;
+        let mut meta = SlotMeta::new(change.change_id, change.keys, change.standing);
+        // This store may have discarded the order before: a reader from another store may have it
+        // live, wherever it is.
+        let is_resent = self.is_resent && change.standing == SlotState::Ended;
+        if (is_resent || rec <= self.rec_max) && self.floor() > ChangeId::START {
+            meta.first = ChangeId::START;
+        }
+        self.rec_max = self.rec_max.max(rec);
         let slot = self.take_slot(meta, change.block, change.attributes);
-        self.records.insert(change.change_id.rec, slot);
+        self.records.insert(rec, slot);
         let hash = self.metas.get(slot).hash;
         self.index.insert(slot, change.change_id, &change.keys, hash);
         self.count_in(slot);

@@ -541,6 +541,7 @@ impl SourceStream {
         while row_no < self.partial && rows.next_raw().is_some() {
             row_no += 1;
         }
+        store.is_resent = matches!(self.resend, Resend::Running(_));
         let mut group = [RawRow { block: &[], attributes: &[] }; GROUP_LEN];
         loop {
             let mut count = 0;
