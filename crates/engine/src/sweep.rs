@@ -118,7 +118,11 @@ impl SweepPart {
     fn of_command(config: &EngineConfig) -> SweepPart {
         SweepPart {
             changes_left: config.sweep_ends_max.into(),
-            timer_changes_left: config.tick_changes_max.into(),
+            timer_changes_left: if plant::is(Plant::StepTimersUnbounded) {
+                config.sweep_ends_max.into()
+            } else {
+                config.tick_changes_max.into()
+            },
             visits_left: config.sweep_visits_max,
         }
     }
@@ -246,7 +250,10 @@ impl Engine {
             ended_count: 0,
         };
         let few = self.config.tick_changes_max;
-        if self.sweeps.has_lost() && self.sessions[session].live.count() > few {
+        if self.sweeps.has_lost()
+            && self.sessions[session].live.count() > few
+            && !plant::is(Plant::LossDoesNotWait)
+        {
             self.sweeps.push_back(sweep);
         } else {
             self.begin_sweep(sweep, out);
@@ -269,9 +276,13 @@ impl Engine {
             of_others = SweepPart { changes_left: 0, timer_changes_left: 0, visits_left: 0 };
         }
         self.step_in_turn(SweepKind::Loss, &mut of_losses, out);
-        of_others.add(&of_losses);
+        if of_losses.changes_left < 0 || !plant::is(Plant::RestOfLossesUnused) {
+            of_others.add(&of_losses);
+        }
         self.step_in_turn(SweepKind::MassCancel, &mut of_others, out);
-        self.step_in_turn(SweepKind::Loss, &mut of_others, out);
+        if !plant::is(Plant::RestOfMassCancelsUnused) {
+            self.step_in_turn(SweepKind::Loss, &mut of_others, out);
+        }
         if plant::is(Plant::NewestSweepFirst) {
             self.sweeps.reverse();
         }
@@ -286,10 +297,15 @@ impl Engine {
             && let Some(mut sweep) = self.sweeps.pop_front(kind)
         {
             // A sweep that finds nothing is a look at it.
-            part.visits_left -= 1;
+            if !plant::is(Plant::LookUncounted) {
+                part.visits_left -= 1;
+            }
             let is_over = self.step_sweep(&mut sweep, part, out);
-            let had_turn = std::mem::replace(&mut is_turn, false);
-            if !is_over && had_turn {
+            if is_over && plant::is(Plant::RestNotShared) {
+                part.visits_left = 0;
+            }
+            let had_turn = std::mem::replace(&mut is_turn, false) || plant::is(Plant::RestIsTurn);
+            if !is_over && had_turn && !plant::is(Plant::TurnKept) {
                 self.sweeps.push_back(sweep);
             } else if !is_over {
                 self.sweeps.push_front(sweep);
