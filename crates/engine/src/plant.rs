@@ -67,6 +67,8 @@ weir_plant::plants! {
         TickForgetsExcess,
         /// A tick takes its steps although its timers changed more orders than it may.
         TickStepsBehindExcess,
+        /// A change of phase by a timer counts only the orders that it changes.
+        LooksUncounted,
         /// A sweep that had only the rest of a tick goes to the back of its kind.
         RestIsTurn,
         /// A sweep keeps its turn until it is over.

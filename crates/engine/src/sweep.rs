@@ -171,6 +171,12 @@ pub(crate) fn tick_visits_max(config: &EngineConfig) -> u32 {
     u32::try_from(of_command * of_tick / ends).unwrap_or(u32::MAX).max(4)
 }
 
+/// Returns the number of orders at which a change of phase looks for one change of its cost, in the
+/// proportion of a command's visits to its ends.
+pub(crate) fn looks_per_change(config: &EngineConfig) -> u64 {
+    u64::from(config.sweep_visits_max / config.sweep_ends_max).max(1)
+}
+
 impl Sweep {
     pub(crate) fn kind(&self) -> SweepKind {
         if self.request_no.is_none() { SweepKind::Loss } else { SweepKind::MassCancel }
@@ -375,7 +381,7 @@ impl Engine {
         self.sweeps.push_front(*sweep);
         let change_count = self.fire(due, out);
         *sweep = self.sweeps.pop_front(sweep.kind()).expect("it was added just now");
-        let change_count = i64::try_from(change_count).expect("no more changes than orders, twice");
+        let change_count = i64::try_from(change_count).expect("a few for each order");
         if !plant::is(Plant::SweepFiresUncounted) {
             part.changes_left -= change_count;
             part.timer_changes_left -= change_count;

@@ -148,6 +148,40 @@ const WANTED: &[RulesWant] = &[
             },
         ],
     },
+    RulesWant {
+        rules: 4,
+        defaults: Some(0x604a_a273_264c_8ff6),
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0x5eed_039c_8eac_262f,
+                digest: 0xdc02_3917_bfeb_bb82,
+                snapshot: 0x4193_c247_7072_c383,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0x07b4_96fe_a089_5c98,
+                digest: 0x38c9_241a_e60a_7361,
+                snapshot: 0x624d_2cab_bc1e_01d4,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0x0867_df9c_4bc9_653b,
+                digest: 0x064c_5bd4_a6d7_f968,
+                snapshot: 0xf569_3594_c0fb_b098,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0x8a29_b2e0_e362_9ac3,
+                digest: 0x71df_024b_b921_7c58,
+                snapshot: 0x6f23_c202_3716_4875,
+            },
+        ],
+    },
 ];
 
 /// Returns the hash of the limits that every engine has by default and that can change an event: a

@@ -63,6 +63,8 @@ pub enum StepRule {
     TimerWaits,
     /// A step ended for the number of its visits.
     VisitsUsedUp,
+    /// A change of phase by a timer counted orders at which it looked.
+    LooksCount,
 }
 
 impl StepRule {
@@ -80,6 +82,7 @@ impl StepRule {
         StepRule::TimerExceedsStep,
         StepRule::TimerWaits,
         StepRule::VisitsUsedUp,
+        StepRule::LooksCount,
     ];
 }
 
@@ -238,9 +241,7 @@ impl NaiveEngine {
                     return false;
                 }
                 self.reached.push(StepRule::TimerInStep);
-                let before = self.seq;
-                self.run(at, timer, out);
-                let changes = (self.seq - before).max(1) as i64;
+                let changes = self.run(at, timer, out) as i64;
                 left.ends -= changes;
                 left.by_timers -= changes;
                 if left.ends < 0 {
