@@ -11,7 +11,8 @@
 use std::process::ExitCode;
 
 use weir_engine::script::{
-    Duel, DuelOp, Script, Tally, attempt, find_difference, readable_command, shrink,
+    Duel, DuelOp, DuelSetting, Script, StepLimits, Tally, attempt, find_difference,
+    readable_command, shrink,
 };
 use weir_types::PartitionId;
 
@@ -68,7 +69,7 @@ fn number(text: &str) -> Result<u64, std::num::ParseIntError> {
 
 /// A round that ended with a difference.
 struct Found {
-    partition_id: PartitionId,
+    setting: DuelSetting,
     steps: Vec<DuelOp>,
     text: String,
 }
@@ -80,7 +81,8 @@ fn round(count: u64, random: &mut Random, tally: &mut Tally) -> (u64, Option<Fou
         0 => (PartitionId(0), Script::for_control(&[])),
         _ => (PartitionId(1), Script::new(&[])),
     };
-    let mut duel = Duel::new(partition_id);
+    let setting = DuelSetting { partition_id, steps: StepLimits::drawn(random.next()) };
+    let mut duel = Duel::new(setting);
     let mut steps = Vec::new();
     let mut played = 0;
     let restore_every = 50 + random.next() % 500;
@@ -98,7 +100,7 @@ fn round(count: u64, random: &mut Random, tally: &mut Tally) -> (u64, Option<Fou
             for at in first_new..steps.len() {
                 if let Err(text) = attempt(&mut duel, &steps[at]) {
                     steps.truncate(at + 1);
-                    return (played, Some(Found { partition_id, steps, text }));
+                    return (played, Some(Found { setting, steps, text }));
                 }
             }
             part.hear(duel.events());
@@ -129,11 +131,11 @@ fn print_found(found: Found, seed: u64, total: u64) {
     println!("difference after {total} commands of seed {seed}: {}", found.text);
     let step_count = found.steps.len();
     // Otherwise a difference that only the whole campaign shows would be lost silently.
-    if find_difference(found.partition_id, &found.steps).is_none() {
+    if find_difference(found.setting, &found.steps).is_none() {
         println!("its round of {step_count} steps alone does not show it");
         return;
     }
-    let (steps, difference) = shrink(found.partition_id, found.steps, SHRINK_TRIES);
+    let (steps, difference) = shrink(found.setting, found.steps, SHRINK_TRIES);
     println!("{} of {step_count} steps show one:", steps.len());
     for (number, step) in (1..).zip(&steps) {
         match step {
@@ -190,7 +192,7 @@ fn run_planted(options: &OracleArgs, plants: &[weir_engine::plant::Plant]) -> Ex
         match found {
             Some(found) if plants.len() == 1 => print_found(found, options.seed, total),
             Some(found) => {
-                let (steps, _) = shrink(found.partition_id, found.steps, SHRINK_TRIES);
+                let (steps, _) = shrink(found.setting, found.steps, SHRINK_TRIES);
                 let text = found.text.lines().next().unwrap_or_default();
                 println!(
                     "{plant:?}: found after {total} commands, {} suffice: {text}",

@@ -6,7 +6,7 @@
 use weir_types::PartitionId;
 use weir_wire::Event;
 
-use crate::sweep::{firm_sweeps_max, tick_visits_max};
+use crate::sweep::{firm_sweeps_max, looks_per_change, tick_visits_max};
 use crate::throttle::RATE_PERIOD;
 
 /// The maximum order quantity, in lots, that an instrument's definition may allow.
@@ -61,7 +61,8 @@ pub struct EngineConfig {
     /// ends no other order for mass cancels and lost sessions, for these at least 2: each kind has
     /// half. Timers before another command have the same bound, and those at the orders of its mass
     /// cancel or loss once more. The last timer may exceed it, as none is divided. A partition adds
-    /// one tick after the other while something is left; others' commands come in between.
+    /// one tick after the other while something is left; others' commands come in between. Orders
+    /// at which a change of phase looks count too, in the proportion of visits to ends.
     pub tick_changes_max: u32,
     /// The maximum number of mass cancels in progress, operators' not counted; a session has at
     /// most one.
@@ -135,10 +136,11 @@ impl EngineConfig {
     /// constants. For the test of the rules' versions.
     #[doc(hidden)]
     #[must_use]
-    pub fn limits_beside_fields(&self) -> [i128; 9] {
+    pub fn limits_beside_fields(&self) -> [i128; 10] {
         [
             firm_sweeps_max(self.sweeps_max as usize) as i128,
             tick_visits_max(self).into(),
+            looks_per_change(self).into(),
             ORDER_QTY_LIMIT.into(),
             SLICES_MAX.into(),
             CASH_LIMIT,

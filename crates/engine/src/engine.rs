@@ -247,7 +247,7 @@ impl Engine {
                 self.import(*control_position, definition, out);
             }
             // Due timers have fired above.
-            Command::Tick if is_exceeded && !plant::is(Plant::TickForgetsExcess) => {}
+            Command::Tick if is_exceeded && !plant::is(Plant::TickStepsBehindExcess) => {}
             Command::Tick => self.continue_sweeps(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
             Command::SessionChoice(choice) => self.session_choice(choice),

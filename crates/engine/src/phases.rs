@@ -7,6 +7,7 @@ use weir_wire::event::PhaseChanged;
 use weir_wire::reference::SetPhase;
 use weir_wire::{Event, PlainEvent};
 
+use crate::book::BookSide;
 use crate::config::EventSink;
 use crate::emit::{Change, NamedIds, Requester};
 use crate::engine::Engine;
@@ -25,6 +26,11 @@ fn is_legal(from: Phase, to: Phase) -> bool {
         VolatilityCall => matches!(from, Continuous | Halted),
         ClosingCall => matches!(from, Continuous | VolatilityCall | Halted),
     }
+}
+
+/// Returns true if a change to `to` looks at the orders of its instrument: a halt ends none.
+fn looks_at_orders(to: Phase) -> bool {
+    to != Phase::Halted
 }
 
 /// Returns the end of an order that does not survive a change to `to`; `None` when it does.
@@ -93,6 +99,17 @@ impl Engine {
         if from == to || is_legal(from, to) { Ok(()) } else { Err(Reason::WrongPhase) }
     }
 
+    /// Returns the number of orders at which a legal change will look, once each: so many as the
+    /// instrument has, in its calls and at its end too.
+    pub(crate) fn looks_of_change(&self, instrument: Slot, to: Phase) -> u64 {
+        let row = &self.instruments[instrument];
+        if row.phase == to || !looks_at_orders(to) {
+            return 0;
+        }
+        let levels = row.queues().into_iter().flat_map(BookSide::best_first);
+        levels.map(|level| u64::from(self.levels[level].order_count)).sum()
+    }
+
     /// Carries out a legal change and returns the number of orders that it ended without a trade.
     pub(crate) fn change_phase<S: EventSink>(
         &mut self,
@@ -114,7 +131,10 @@ impl Engine {
         if to == Phase::Continuous || (to == Phase::Closed && is_call(from)) {
             self.uncross(instrument, out);
         }
-        let mut ended_count = self.end_all(instrument, |order| end_in(order, to), out);
+        let mut ended_count = 0;
+        if looks_at_orders(to) {
+            ended_count = self.end_all(instrument, |order| end_in(order, to), out);
+        }
         if to != Phase::Continuous {
             self.instruments[instrument].traded = None;
         }

@@ -63,8 +63,30 @@ weir_plant::plants! {
         NewestSweepFirst,
         /// A tick's part for losses is all of it.
         TickForLossesFirst,
-        /// The parts of a tick behind a timer that changed more orders than were left stay whole.
+        /// The half of mass cancels stays whole behind timers that exceeded the half of losses.
         TickForgetsExcess,
+        /// A tick takes its steps although its timers changed more orders than it may.
+        TickStepsBehindExcess,
+        /// A change of phase by a timer counts only the orders that it changes.
+        LooksUncounted,
+        /// A sweep that had only the rest of a tick goes to the back of its kind.
+        RestIsTurn,
+        /// A sweep keeps its turn until it is over.
+        TurnKept,
+        /// A sweep that is over uses up its kind's part of a tick.
+        RestNotShared,
+        /// Mass cancels do not get the part of a tick that losses leave.
+        RestOfLossesUnused,
+        /// Losses do not get the part of a tick that mass cancels leave.
+        RestOfMassCancelsUnused,
+        /// The look at a sweep whose turn it is counts as no visit.
+        LookUncounted,
+        /// A lost session's orders do not wait for those of other lost sessions.
+        LossDoesNotWait,
+        /// A command's step may end by timers as many orders as otherwise.
+        StepTimersUnbounded,
+        /// A snapshot lists sweeps by session instead of by turn.
+        SnapshotForgetsTurns,
         /// A sweep cancels orders whose time to expire has come.
         SweepBeforeExpiry,
         /// A sweep does not wait for due changes of the phase.

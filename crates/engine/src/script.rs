@@ -6,11 +6,13 @@
 //! reached. The first commands are always the same reference data and money. [`fuzz_commands`] runs
 //! a script through the fast and the naive engine and stops at the first difference.
 
+mod crowd;
 mod duel;
 mod full;
 mod readable;
 mod reference;
 mod shrink;
+mod steps;
 mod tally;
 
 use weir_types::{
@@ -25,11 +27,13 @@ use weir_wire::reference::{
 };
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
-pub use duel::{Duel, DuelOp, fuzz_commands};
+pub use duel::{Duel, DuelOp, DuelSetting, fuzz_commands};
 pub use readable::{readable_command, readable_event};
 pub use shrink::{Difference, attempt, find_difference, shrink};
+pub use steps::StepLimits;
 pub use tally::Tally;
 
+use crowd::Crowd;
 use reference::{account, asked, control_opening, firm, instrument, opening, session, with_fields};
 
 /// The maximum number of commands in a script.
@@ -72,6 +76,8 @@ pub struct Script<'a> {
     trades: Vec<MatchId>,
     /// The last reported phases of instruments 100 and 101.
     phases: [Phase; 2],
+    /// The crowd in progress.
+    crowd: Option<Crowd>,
     name_no: u64,
     now: Nanos,
     opening: std::vec::IntoIter<Command>,
@@ -94,6 +100,7 @@ impl<'a> Script<'a> {
             heard: Vec::new(),
             trades: Vec::new(),
             phases: [Phase::Continuous; 2],
+            crowd: None,
             name_no: 1_000,
             now: Nanos(1_000_000_000),
             opening: opening().into_iter(),
@@ -123,6 +130,7 @@ impl<'a> Script<'a> {
             heard: self.heard,
             trades: self.trades,
             phases: self.phases,
+            crowd: self.crowd,
             name_no: self.name_no,
             now: self.now,
             opening: self.opening,

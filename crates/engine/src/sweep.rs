@@ -118,7 +118,11 @@ impl SweepPart {
     fn of_command(config: &EngineConfig) -> SweepPart {
         SweepPart {
             changes_left: config.sweep_ends_max.into(),
-            timer_changes_left: config.tick_changes_max.into(),
+            timer_changes_left: if plant::is(Plant::StepTimersUnbounded) {
+                config.sweep_ends_max.into()
+            } else {
+                config.tick_changes_max.into()
+            },
             visits_left: config.sweep_visits_max,
         }
     }
@@ -165,6 +169,12 @@ pub(crate) fn tick_visits_max(config: &EngineConfig) -> u32 {
     let [of_command, ends, of_tick] =
         [config.sweep_visits_max, config.sweep_ends_max, config.tick_changes_max].map(u64::from);
     u32::try_from(of_command * of_tick / ends).unwrap_or(u32::MAX).max(4)
+}
+
+/// Returns the number of orders at which a change of phase looks for one change of its cost, in the
+/// proportion of a command's visits to its ends.
+pub(crate) fn looks_per_change(config: &EngineConfig) -> u64 {
+    u64::from(config.sweep_visits_max / config.sweep_ends_max).max(1)
 }
 
 impl Sweep {
@@ -246,7 +256,10 @@ impl Engine {
             ended_count: 0,
         };
         let few = self.config.tick_changes_max;
-        if self.sweeps.has_lost() && self.sessions[session].live.count() > few {
+        if self.sweeps.has_lost()
+            && self.sessions[session].live.count() > few
+            && !plant::is(Plant::LossDoesNotWait)
+        {
             self.sweeps.push_back(sweep);
         } else {
             self.begin_sweep(sweep, out);
@@ -269,9 +282,13 @@ impl Engine {
             of_others = SweepPart { changes_left: 0, timer_changes_left: 0, visits_left: 0 };
         }
         self.step_in_turn(SweepKind::Loss, &mut of_losses, out);
-        of_others.add(&of_losses);
+        if of_losses.changes_left < 0 || !plant::is(Plant::RestOfLossesUnused) {
+            of_others.add(&of_losses);
+        }
         self.step_in_turn(SweepKind::MassCancel, &mut of_others, out);
-        self.step_in_turn(SweepKind::Loss, &mut of_others, out);
+        if !plant::is(Plant::RestOfMassCancelsUnused) {
+            self.step_in_turn(SweepKind::Loss, &mut of_others, out);
+        }
         if plant::is(Plant::NewestSweepFirst) {
             self.sweeps.reverse();
         }
@@ -286,10 +303,15 @@ impl Engine {
             && let Some(mut sweep) = self.sweeps.pop_front(kind)
         {
             // A sweep that finds nothing is a look at it.
-            part.visits_left -= 1;
+            if !plant::is(Plant::LookUncounted) {
+                part.visits_left -= 1;
+            }
             let is_over = self.step_sweep(&mut sweep, part, out);
-            let had_turn = std::mem::replace(&mut is_turn, false);
-            if !is_over && had_turn {
+            if is_over && plant::is(Plant::RestNotShared) {
+                part.visits_left = 0;
+            }
+            let had_turn = std::mem::replace(&mut is_turn, false) || plant::is(Plant::RestIsTurn);
+            if !is_over && had_turn && !plant::is(Plant::TurnKept) {
                 self.sweeps.push_back(sweep);
             } else if !is_over {
                 self.sweeps.push_front(sweep);
@@ -359,7 +381,7 @@ impl Engine {
         self.sweeps.push_front(*sweep);
         let change_count = self.fire(due, out);
         *sweep = self.sweeps.pop_front(sweep.kind()).expect("it was added just now");
-        let change_count = i64::try_from(change_count).expect("no more changes than orders, twice");
+        let change_count = i64::try_from(change_count).expect("a few for each order");
         if !plant::is(Plant::SweepFiresUncounted) {
             part.changes_left -= change_count;
             part.timer_changes_left -= change_count;

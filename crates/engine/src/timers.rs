@@ -6,6 +6,10 @@
 //! | any command | in all instruments | until `tick_changes_max` orders have changed |
 //! | one of an instrument | then in that, a bust in that of the trade | all |
 //!
+//! A change of phase looks at the orders of its instrument, and these looks count as changes in the
+//! proportion of a command's visits to its ends: else a tick could look at all orders of many
+//! instruments. A halt ends no order and looks at none.
+//!
 //! So a command finds its own instrument as its time wants it, and timers of thousands of
 //! instruments that are due together hold up no command for long. A sweep, which may reach orders
 //! of all instruments, fires those that come before the end of an order when it is at that order;
@@ -34,6 +38,7 @@ use crate::engine::{Engine, instrument_of};
 use crate::index::Slot;
 use crate::order::Orders;
 use crate::plant::{self, Plant};
+use crate::sweep::looks_per_change;
 
 /// The number of entries below which sweeping a heap gains nothing.
 const SWEEP_MIN: usize = 64;
@@ -282,9 +287,10 @@ impl Engine {
         is_due.then_some(Due::Expiry(order.rec))
     }
 
-    /// Fires a timer and returns the number of changes of orders: at least one.
+    /// Fires a timer and returns its cost in changes of orders: those that it makes, and a part of
+    /// one for each order at which it looks; at least one.
     pub(crate) fn fire<S: EventSink>(&mut self, due: Due, out: &mut S) -> u64 {
-        let before = self.seq;
+        let (before, mut look_count) = (self.seq, 0);
         match due {
             Due::Expiry(rec) => {
                 let slot = self.orders.find_rec(rec).expect("an expiry is a live order's");
@@ -294,17 +300,23 @@ impl Engine {
             Due::CallEnd(instrument_id) => {
                 self.timers.set_call_end(instrument_id, None);
                 let slot = self.timed_instrument(instrument_id);
+                look_count = self.looks_of_change(slot, Phase::Continuous);
                 self.change_phase(slot, Phase::Continuous, out);
             }
             Due::Scheduled(instrument_id, phase) => {
                 self.timers.take_scheduled(instrument_id);
                 let slot = self.timed_instrument(instrument_id);
                 if self.check_change(slot, phase).is_ok() {
+                    look_count = self.looks_of_change(slot, phase);
                     self.change_phase(slot, phase, out);
                 }
             }
         }
-        (self.seq.0 - before.0).max(1)
+        let of_looks = match look_count / looks_per_change(&self.config) {
+            _ if plant::is(Plant::LooksUncounted) => 0,
+            count => count,
+        };
+        (self.seq.0 - before.0 + of_looks).max(1)
     }
 
     fn timed_instrument(&self, instrument_id: InstrumentId) -> Slot {

@@ -7,8 +7,8 @@ use support::*;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
 use weir_wire::order_entry::{MassCancel, NewOrder};
-use weir_wire::reference::SessionLost;
-use weir_wire::{Command, Event, Request};
+use weir_wire::reference::{SchedulePhase, SessionLost};
+use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 #[test]
 fn an_order_expires_before_the_command_that_comes_later() {
@@ -244,6 +244,54 @@ fn ended_orders_leave_no_deadline_behind() {
         assert_eq!(desk.engine.next_deadline(), Some(Nanos(10_001 + at)));
     }
     desk.order(bob(buy(1_000, 1, "x")));
+    assert_eq!(desk.engine.next_deadline(), None);
+}
+
+/// Returns the instruments whose phase changed, in order.
+fn changed(events: &[Event]) -> Vec<u32> {
+    let changed = |event: &Event| match event {
+        Event::Plain(PlainEvent::PhaseChanged(e)) => Some(e.instrument_id.0),
+        _ => None,
+    };
+    events.iter().filter_map(changed).collect()
+}
+
+/// A change of phase looks at each order of its instrument, also where none ends: 64 of 16,000
+/// orders each took a tick of 20 ms.
+#[test]
+fn a_tick_changes_the_phases_of_few_instruments_with_many_orders() {
+    // Four looks count as a change, and a tick has two.
+    let config = EngineConfig {
+        sweep_ends_max: 2,
+        sweep_visits_max: 8,
+        tick_changes_max: 2,
+        ..EngineConfig::new(HERE)
+    };
+    let mut desk = Desk::with_twin(config);
+    desk.furnish();
+    for (id, order_count) in [(200, 9), (201, 3), (202, 4), (203, 4), (204, 0), (205, 2)] {
+        let instrument_id = InstrumentId(id);
+        desk.import(Definition::DefineInstrument(instrument(instrument_id, HERE)));
+        for number in 0..order_count {
+            let name = format!("{id}-{number}");
+            desk.order(NewOrder { instrument_id, ..buy(90 + number, 1, &name) });
+        }
+        desk.ask(Request::SchedulePhase(SchedulePhase {
+            request_no: RequestNo(0),
+            at: Nanos(5_000),
+            session_id: OPERATOR,
+            instrument_id,
+            phase: Phase::Closed,
+        }));
+    }
+    desk.clock = 5_000;
+    assert_eq!(changed(&desk.apply(&Command::Tick)), [200]);
+    assert_eq!(changed(&desk.apply(&Command::Tick)), [201, 202]);
+    // A command finds its own instrument as its time wants it.
+    let late = NewOrder { instrument_id: InstrumentId(205), ..buy(90, 1, "late") };
+    let events = desk.ask(Request::NewOrder(late));
+    assert_eq!(changed(&events), [203, 204, 205]);
+    assert_eq!(told(&orders(&events)), ["late Rejected WrongPhase"]);
     assert_eq!(desk.engine.next_deadline(), None);
 }
 

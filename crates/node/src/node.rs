@@ -217,10 +217,7 @@ impl Node {
         self.draining.store(true, Ordering::Relaxed);
         std::thread::sleep(DRAIN_TIME);
         // In the order of the data flow: newcomers, partitions, gateway, delivery, keeper, shadows.
-        for thread in &mut self.threads {
-            thread.ask_to_stop();
-            thread.join();
-        }
+        threads::stop_in_order(&mut self.threads);
         // Last, since readers over HTTP have their reason from the threads that answer them.
         if let Some(web) = &mut self.web {
             web.stop();

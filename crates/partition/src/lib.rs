@@ -3,7 +3,8 @@
 //! events.
 //!
 //! * [`agent`]: the duty cycle; [`log_time`]: its stamps; `outbox`: the publication of its events.
-//!   [`recovery`]: rebuilds a running partition from files; [`dirs`]: the paths of those files;
+//!   [`recovery`]: rebuilds a running partition from files, [`closing_log`]: its command log;
+//!   [`dirs`]: the paths of those files;
 //!   [`formats`]: a check of all headers before any log is opened.
 //! * [`handoff`]: the rings between a partition and the sources of its commands.
 //!   [`control_import`]: the source that imports the control log's definitions.
@@ -18,6 +19,7 @@
 //! INVARIANT: no reader of a partition's events can make the partition wait.
 
 pub mod agent;
+pub mod closing_log;
 pub mod control_import;
 pub mod dirs;
 pub mod event_files;
@@ -38,6 +40,5 @@ pub mod shadow_agent;
 pub mod stage_clock;
 pub mod state_bytes;
 mod tick_pace;
-pub mod unstarted_log;
 
 pub use agent::{Partition, PartitionCounts, PartitionFigures, PartitionParts};

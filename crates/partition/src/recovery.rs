@@ -36,13 +36,13 @@ use weir_types::{Durability, Epoch, PartitionId, Position};
 use weir_wire::Command;
 
 use crate::PartitionFigures;
+use crate::closing_log::ClosingLog;
 use crate::dirs::{PartitionDirs, RESTORE_UNFINISHED};
 use crate::event_reader::EventReader;
 use crate::holds::Holds;
 use crate::retention::RetentionLimits;
 use crate::shadow::{Shadow, ShadowParts, state_in};
 use crate::shadow_agent::ShadowAgent;
-use crate::unstarted_log::UnstartedLog;
 
 /// Commands read before they are applied, so that the engine can prefetch their memory.
 const READ_AHEAD: usize = 64;
@@ -107,7 +107,7 @@ pub struct RecoveredPartition {
     /// The engine at the log's end.
     pub engine: Engine,
     /// The command log.
-    pub log: UnstartedLog,
+    pub log: ClosingLog,
     /// The epoch in which this run leads.
     pub epoch: Epoch,
     /// The writer of the event tail.
@@ -346,7 +346,7 @@ impl FoundDirectory {
             figures: figures_of(&rebuilt.engine, rebuilt.event_count),
             engine: rebuilt.engine,
             event_count: rebuilt.event_count,
-            log: UnstartedLog::new(rebuilt.log),
+            log: ClosingLog::new(rebuilt.log),
             tail,
             tail_handle,
             snapshot: rebuilt.snapshot,
@@ -524,7 +524,7 @@ impl RecoveredPartition {
         let partition = ForPartition {
             partition_id: self.partition_id,
             engine: self.engine,
-            log: self.log.start(),
+            log: self.log,
             tail: self.tail,
             figures: self.figures,
         };
@@ -539,7 +539,7 @@ pub struct ForPartition {
     /// The engine at the log's end.
     pub engine: Engine,
     /// The command log.
-    pub log: EmbeddedLog<RealDisk>,
+    pub log: ClosingLog,
     /// The writer of the event tail.
     pub tail: TailWriter,
     /// Figures for other threads to read.

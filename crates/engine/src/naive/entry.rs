@@ -289,6 +289,7 @@ impl NaiveEngine {
             trades: Default::default(),
             schedule: self.schedule.clone(),
             sweeps: Default::default(),
+            reached: Vec::new(),
             ..*self
         }
     }

@@ -28,6 +28,8 @@ use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::DefineInstrument;
 use weir_wire::{Command, PlainEvent, Request};
 
+pub use sweep::StepRule;
+
 use crate::config::{EngineConfig, EventSink, OUTCOMES_MAX};
 use crate::digest;
 use crate::engine::{Level, PositionTotals, SessionState, Totals};
@@ -242,6 +244,8 @@ pub struct NaiveEngine {
     schedule: BTreeMap<(InstrumentId, Nanos), Phase>,
     /// The oldest first.
     sweeps: Vec<sweep::Sweep>,
+    /// The rules of steps that the last command reached.
+    reached: Vec<StepRule>,
 }
 
 impl NaiveEngine {
@@ -277,7 +281,14 @@ impl NaiveEngine {
             trades: BTreeMap::new(),
             schedule: BTreeMap::new(),
             sweeps: Vec::new(),
+            reached: Vec::new(),
         }
+    }
+
+    /// Returns the rules of steps that the last command reached, each as often as it did.
+    #[must_use]
+    pub fn reached(&self) -> &[StepRule] {
+        &self.reached
     }
 
     /// Applies a command like [`Engine::apply`](crate::Engine::apply).
@@ -293,11 +304,12 @@ impl NaiveEngine {
         self.position = position;
         self.time = time;
         self.digest = digest::fold_command(self.digest, position.0, time.0);
+        self.reached.clear();
         let is_exceeded = self.run_timers(command, out);
         match command {
             Command::Request(request) => self.request(request, out),
             Command::Import(at, definition) => self.import(*at, definition, out),
-            Command::Tick if is_exceeded => {}
+            Command::Tick if is_exceeded => self.pass_steps(),
             Command::Tick => self.continue_all(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
             Command::SessionChoice(choice) => self.session_choice(choice),

@@ -36,6 +36,56 @@ struct Left {
     visits: u32,
 }
 
+/// A rule of steps that a command reached. Scripts that reach none of them test little of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepRule {
+    /// A sweep has had its part of a tick: the turn is another's of its kind.
+    TurnOver,
+    /// A sweep had the rest of a tick, and keeps its turn before another of its kind.
+    RestKeepsTurn,
+    /// A sweep that is over leaves the rest of its part to the next of its kind.
+    RestToNext,
+    /// Losses leave a part of their half to mass cancels in progress.
+    RestToMassCancels,
+    /// Mass cancels leave a part of theirs to losses in progress.
+    RestToLosses,
+    /// Timers in the half of losses changed more than that: the mass cancels' half is smaller.
+    ExcessOffMassCancels,
+    /// Timers of a tick changed more than it may: sweeps in progress take no step.
+    ExcessStopsSteps,
+    /// The orders of a lost session wait for the turn of its loss.
+    LossWaits,
+    /// A step fired a timer before the end of an order.
+    TimerInStep,
+    /// The last timer of a step changed more orders than were left.
+    TimerExceedsStep,
+    /// A step ended because it may fire no other timer.
+    TimerWaits,
+    /// A step ended for the number of its visits.
+    VisitsUsedUp,
+    /// A change of phase by a timer counted orders at which it looked.
+    LooksCount,
+}
+
+impl StepRule {
+    /// All rules of steps.
+    pub const ALL: &'static [StepRule] = &[
+        StepRule::TurnOver,
+        StepRule::RestKeepsTurn,
+        StepRule::RestToNext,
+        StepRule::RestToMassCancels,
+        StepRule::RestToLosses,
+        StepRule::ExcessOffMassCancels,
+        StepRule::ExcessStopsSteps,
+        StepRule::LossWaits,
+        StepRule::TimerInStep,
+        StepRule::TimerExceedsStep,
+        StepRule::TimerWaits,
+        StepRule::VisitsUsedUp,
+        StepRule::LooksCount,
+    ];
+}
+
 /// The number of a session in order of definition, and one of its orders; zero for the session
 /// itself.
 type Visit = (usize, Rec);
@@ -67,6 +117,7 @@ impl NaiveEngine {
         let is_another_on = self.sweeps.iter().any(|one| one.request.is_none());
         let its = self.orders.values().filter(|one| one.now.session_id == session_id);
         if is_another_on && its.count() > self.config.tick_changes_max as usize {
+            self.reached.push(StepRule::LossWaits);
             self.sweeps.push(sweep);
         } else {
             self.begin(sweep, out);
@@ -99,11 +150,31 @@ impl NaiveEngine {
     /// losses again what is left then.
     pub(super) fn continue_all<S: EventSink>(&mut self, out: &mut S) {
         let mut left = self.continue_some(true, self.half_of_tick(true), out);
+        if left.ends < 0 && self.has(false) {
+            self.reached.push(StepRule::ExcessOffMassCancels);
+        } else if left.ends > 0 && left.visits > 0 && self.has(false) {
+            self.reached.push(StepRule::RestToMassCancels);
+        }
         let for_others = self.half_of_tick(false);
         left.ends += for_others.ends;
         left.visits += for_others.visits;
         let left = self.continue_some(false, left, out);
+        if left.ends > 0 && left.visits > 1 && self.has(true) {
+            self.reached.push(StepRule::RestToLosses);
+        }
         self.continue_some(true, left, out);
+    }
+
+    /// Returns true while a loss, or a mass cancel, is in progress.
+    fn has(&self, is_loss: bool) -> bool {
+        self.sweeps.iter().any(|one| one.request.is_none() == is_loss)
+    }
+
+    /// Takes no step in a tick.
+    pub(super) fn pass_steps(&mut self) {
+        if !self.sweeps.is_empty() {
+            self.reached.push(StepRule::ExcessStopsSteps);
+        }
     }
 
     fn half_of_tick(&self, is_loss: bool) -> Left {
@@ -128,7 +199,15 @@ impl NaiveEngine {
             // A tick's timers take what its ends may take.
             left.by_timers = left.ends;
             let mut sweep = self.sweeps.remove(at);
-            if self.step(&mut sweep, &mut left, out) {
+            let is_over = self.step(&mut sweep, &mut left, out);
+            if self.has(is_loss) {
+                self.reached.push(match (is_over, has_turn) {
+                    (true, _) => StepRule::RestToNext,
+                    (false, true) => StepRule::TurnOver,
+                    (false, false) => StepRule::RestKeepsTurn,
+                });
+            }
+            if is_over {
                 self.end_sweep(&sweep, out);
             } else if has_turn {
                 self.sweeps.push(sweep);
@@ -158,13 +237,16 @@ impl NaiveEngine {
             let (_, rec) = visit;
             if let Some((at, timer)) = self.due_before_end(sweep, rec) {
                 if left.by_timers <= 0 {
+                    self.reached.push(StepRule::TimerWaits);
                     return false;
                 }
-                let before = self.seq;
-                self.run(at, timer, out);
-                let changes = (self.seq - before).max(1) as i64;
+                self.reached.push(StepRule::TimerInStep);
+                let changes = self.run(at, timer, out) as i64;
                 left.ends -= changes;
                 left.by_timers -= changes;
+                if left.ends < 0 {
+                    self.reached.push(StepRule::TimerExceedsStep);
+                }
                 continue;
             }
             sweep.visited = Some(visit);
@@ -181,7 +263,11 @@ impl NaiveEngine {
             };
             self.end(rec, &news, out);
         }
-        self.remaining(sweep).is_empty()
+        let is_over = self.remaining(sweep).is_empty();
+        if !is_over && left.visits == 0 && left.ends > 0 {
+            self.reached.push(StepRule::VisitsUsedUp);
+        }
+        is_over
     }
 
     /// Returns the due timer that comes first before the end of an order that the sweep covers:

@@ -3,10 +3,11 @@
 use weir_types::{ExecType, InstrumentId, Nanos, Phase, Reason, Rec, RequestNo};
 use weir_wire::{Command, Request};
 
-use super::NaiveEngine;
 use super::say::News;
+use super::{NaiveEngine, Order, StepRule};
 use crate::config::EventSink;
 use crate::engine::instrument_of;
+use crate::sweep::looks_per_change;
 
 /// A timer; variants are in the order in which timers due at the same time fire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,9 +51,7 @@ impl NaiveEngine {
         while changes < enough
             && let Some((at, timer)) = self.first_due()
         {
-            let before = self.seq;
-            self.run(at, timer, out);
-            changes += (self.seq - before).max(1);
+            changes += self.run(at, timer, out);
         }
         let busted = match command {
             Command::Request(Request::BustTrade(m)) => self.trades.get(&m.match_id.0),
@@ -83,21 +82,40 @@ impl NaiveEngine {
         timers
     }
 
-    pub(super) fn run<S: EventSink>(&mut self, at: Nanos, timer: Timer, out: &mut S) {
+    /// Fires a timer and returns its cost in changes of orders.
+    pub(super) fn run<S: EventSink>(&mut self, at: Nanos, timer: Timer, out: &mut S) -> u64 {
+        let (before, mut looks) = (self.seq, 0);
         match timer {
             Timer::Expiry(rec) => {
                 let news = News::of(ExecType::Expired, Reason::None, RequestNo(0));
                 self.end(rec, &news, out);
             }
             Timer::CallEnd(instrument_id) => {
+                looks = self.looks_of(instrument_id, Phase::Continuous);
                 self.change_phase(instrument_id, Phase::Continuous, out);
             }
             Timer::Change(instrument_id) => {
                 let to = self.schedule.remove(&(instrument_id, at)).expect("found just now");
                 if self.check_change(instrument_id, to).is_ok() {
+                    looks = self.looks_of(instrument_id, to);
                     self.change_phase(instrument_id, to, out);
                 }
             }
         }
+        let of_looks = looks / looks_per_change(&self.config);
+        if of_looks > 0 {
+            self.reached.push(StepRule::LooksCount);
+        }
+        (self.seq - before + of_looks).max(1)
+    }
+
+    /// Returns the orders at which a legal change of phase looks: all of its instrument, at a halt
+    /// none.
+    fn looks_of(&self, instrument_id: InstrumentId, to: Phase) -> u64 {
+        if to == Phase::Halted || self.instruments[&instrument_id].phase == to {
+            return 0;
+        }
+        let is_its = |order: &&Order| order.now.instrument_id == instrument_id;
+        self.orders.values().filter(is_its).count() as u64
     }
 }

@@ -7,7 +7,7 @@ use weir_types::{
 };
 use weir_wire::{Command, Event, PlainEvent};
 
-use super::{COMMANDS_MAX, Script, Tally, readable_command, readable_event};
+use super::{COMMANDS_MAX, Script, StepLimits, Tally, readable_command, readable_event};
 use crate::config::EngineConfig;
 use crate::engine::{Engine, Level};
 use crate::naive::NaiveEngine;
@@ -34,7 +34,16 @@ pub enum DuelOp {
     Restore,
 }
 
-/// Returns limits small enough for scripts to reach them.
+/// The settings of a pair of engines.
+#[derive(Clone, Copy, Debug)]
+pub struct DuelSetting {
+    /// The partition; zero is the control partition.
+    pub partition_id: PartitionId,
+    /// The lengths of steps.
+    pub steps: StepLimits,
+}
+
+/// Returns limits small enough for scripts to reach them, besides those of steps.
 pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
     EngineConfig {
         orders_max: 64,
@@ -47,10 +56,6 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
         orders_per_session_max: 20,
         orders_per_account_max: 22,
         orders_per_firm_max: 36,
-        sweep_ends_max: 3,
-        sweep_visits_max: 12,
-        tick_changes_max: 2,
-        sweeps_max: 3,
         checkpoint_interval: 64,
         ..EngineConfig::new(partition_id)
     }
@@ -59,19 +64,8 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
 impl Duel {
     /// Creates both engines before their first command.
     #[must_use]
-    pub fn new(partition_id: PartitionId) -> Duel {
-        Duel::of(small_config(partition_id))
-    }
-
-    /// As [`Duel::new`], with the steps of a partition: what many orders are due for is one step.
-    #[must_use]
-    pub fn with_long_steps(partition_id: PartitionId) -> Duel {
-        let usual = EngineConfig::new(partition_id);
-        let (sweep_ends_max, tick_changes_max) = (usual.sweep_ends_max, usual.tick_changes_max);
-        Duel::of(EngineConfig { sweep_ends_max, tick_changes_max, ..small_config(partition_id) })
-    }
-
-    fn of(config: EngineConfig) -> Duel {
+    pub fn new(setting: DuelSetting) -> Duel {
+        let config = setting.steps.applied_to(small_config(setting.partition_id));
         Duel {
             fast: Engine::new(config.clone()),
             naive: NaiveEngine::new(config),
@@ -150,6 +144,7 @@ impl Duel {
         same(self.fast.digest(), self.naive.digest(), "digest")?;
         same(self.fast.next_deadline(), self.naive.next_deadline(), "next deadline")?;
         self.tally.command(command, &self.fast_events);
+        self.tally.reached(self.naive.reached());
         self.check_events()
             .and_then(|()| self.check_state())
             .map_err(|what| format!("{what}\n  after:\n{}", tell(&self.fast_events)))
@@ -233,11 +228,13 @@ fn same<T: PartialEq + std::fmt::Debug>(fast: T, naive: T, what: &str) -> Result
 pub fn fuzz_commands(data: &[u8]) {
     // One script in eight is for the control partition.
     let is_control = data.last().is_some_and(|byte| byte % 8 == 7);
-    let (mut script, mut duel) = if is_control {
-        (Script::for_control(data), Duel::new(PartitionId(0)))
+    let steps = StepLimits::drawn(data.get(1).copied().unwrap_or(0).into());
+    let (mut script, partition_id) = if is_control {
+        (Script::for_control(data), PartitionId(0))
     } else {
-        (Script::new(data), Duel::new(PartitionId(1)))
+        (Script::new(data), PartitionId(1))
     };
+    let mut duel = Duel::new(DuelSetting { partition_id, steps });
     let restore_every = usize::from(data.first().copied().unwrap_or(0)) + 16;
     for number in 0..COMMANDS_MAX {
         if script.is_over() {

@@ -21,13 +21,22 @@ const MILLISECOND: u64 = 1_000_000;
 
 impl Script<'_> {
     pub(super) fn full_command(&mut self) -> Command {
+        match self.crowd.take() {
+            Some(mut crowd) => self.crowd_command(&mut crowd),
+            None => self.usual_command(),
+        }
+    }
+
+    /// Returns a command that belongs to no crowd, or the first one of a crowd.
+    pub(super) fn usual_command(&mut self) -> Command {
         self.pass_time();
         match self.byte() {
             0..=149 => self.full_order(),
             150 => self.mass_cancel(),
             151 => self.session_lost(),
             // Sweeps go on by ticks.
-            152..=155 => Command::Tick,
+            152..=153 => Command::Tick,
+            154..=155 => self.begin_crowd(),
             156..=186 => self.full_replace(),
             187..=215 => self.cancel_order(),
             216..=217 => self.mass_cancel(),
@@ -56,11 +65,11 @@ impl Script<'_> {
         };
     }
 
-    fn phase_of(&self, instrument_id: InstrumentId) -> Phase {
+    pub(super) fn phase_of(&self, instrument_id: InstrumentId) -> Phase {
         phase_index(instrument_id).map_or(Phase::Continuous, |at| self.phases[at])
     }
 
-    fn fresh_name(&mut self) -> ClOrdId {
+    pub(super) fn fresh_name(&mut self) -> ClOrdId {
         let used = self.name();
         self.name_no += 1;
         self.rarely(ClOrdId::from_number(self.name_no), &[used])
@@ -211,7 +220,7 @@ impl Script<'_> {
     }
 
     /// Returns a following phase, mostly the usual one of a trading day.
-    fn phase_after(&mut self, phase: Phase) -> Phase {
+    pub(super) fn phase_after(&mut self, phase: Phase) -> Phase {
         use Phase::{Closed, ClosingCall, Continuous, Halted, OpeningCall, VolatilityCall};
         let usual: &[Phase] = match phase {
             Closed => &[OpeningCall, OpeningCall, OpeningCall, Continuous],
@@ -225,7 +234,7 @@ impl Script<'_> {
         self.rarely(usual, Phase::ALL)
     }
 
-    fn next_phase(&mut self, instrument_id: InstrumentId) -> Command {
+    pub(super) fn next_phase(&mut self, instrument_id: InstrumentId) -> Command {
         let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
         let phase = self.phase_after(self.phase_of(instrument_id));
         Command::Request(Request::SetPhase(SetPhase {
@@ -237,7 +246,7 @@ impl Script<'_> {
     }
 
     /// Returns one of a few future moments, so that scheduled changes replace each other.
-    fn moment(&self, byte: u64) -> Nanos {
+    pub(super) fn moment(&self, byte: u64) -> Nanos {
         Nanos((self.now.0 / (10 * MILLISECOND) + 1 + byte % 8) * 10 * MILLISECOND)
     }
 

@@ -2,9 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use weir_types::PartitionId;
-
-use super::{Duel, DuelOp};
+use super::{Duel, DuelOp, DuelSetting};
 
 /// The first difference between two engines.
 #[derive(Clone, Debug)]
@@ -17,8 +15,8 @@ pub struct Difference {
 
 /// Runs the steps from the start; returns the first difference, or an engine's panic.
 #[must_use]
-pub fn find_difference(partition_id: PartitionId, steps: &[DuelOp]) -> Option<Difference> {
-    let mut duel = Duel::new(partition_id);
+pub fn find_difference(setting: DuelSetting, steps: &[DuelOp]) -> Option<Difference> {
+    let mut duel = Duel::new(setting);
     steps.iter().enumerate().find_map(|(at, step)| {
         let text = attempt(&mut duel, step).err()?;
         Some(Difference { at, text })
@@ -40,11 +38,11 @@ pub fn attempt(duel: &mut Duel, step: &DuelOp) -> Result<(), String> {
 /// Removes steps as long as a difference remains, in at most `tries` attempts.
 #[must_use]
 pub fn shrink(
-    partition_id: PartitionId,
+    setting: DuelSetting,
     mut steps: Vec<DuelOp>,
     mut tries: u32,
 ) -> (Vec<DuelOp>, Option<Difference>) {
-    let mut found = find_difference(partition_id, &steps);
+    let mut found = find_difference(setting, &steps);
     let Some(first) = &found else { return (steps, found) };
     steps.truncate(first.at + 1);
     let mut chunk_len = steps.len() / 2;
@@ -55,7 +53,7 @@ pub fn shrink(
             let end = steps.len().min(start + chunk_len);
             let mut fewer = steps[..start].to_vec();
             fewer.extend_from_slice(&steps[end..]);
-            match find_difference(partition_id, &fewer) {
+            match find_difference(setting, &fewer) {
                 Some(difference) => {
                     fewer.truncate(difference.at + 1);
                     steps = fewer;

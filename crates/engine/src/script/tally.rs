@@ -7,6 +7,7 @@ use weir_wire::event::OrderEvent;
 use weir_wire::{Command, Event, PlainEvent, Request};
 
 use super::readable::{command_name, event_name};
+use crate::naive::StepRule;
 
 /// Counts of commands and events by kind.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,13 @@ impl Tally {
                     }
                 }
             }
+        }
+    }
+
+    /// Counts the rules of steps that a command reached.
+    pub fn reached(&mut self, rules: &[StepRule]) {
+        for rule in rules {
+            self.add("step", format!("{rule:?}"));
         }
     }
 

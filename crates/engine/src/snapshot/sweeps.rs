@@ -14,7 +14,11 @@ const INVALID: SnapshotError = SnapshotError::Invalid("sweep");
 impl Engine {
     pub(super) fn write_sweeps(&self, w: &mut Writer<'_>) {
         w.count(self.sweeps.len());
-        for (_, sweep) in self.sweeps.in_turn() {
+        let mut in_turn: Vec<&Sweep> = self.sweeps.in_turn().map(|(_, sweep)| sweep).collect();
+        if plant::is(Plant::SnapshotForgetsTurns) {
+            in_turn.sort_by_key(|sweep| (sweep.kind(), sweep.session));
+        }
+        for sweep in in_turn {
             let (code, scope) = sweep.scope.code();
             w.u32(sweep.session);
             w.u64(sweep.request_no.0);

@@ -3,7 +3,7 @@
 //! [lots=N]`, `rate N` (new orders per second), `kill WHO` and `revive WHO`, `lost` (Alice's
 //! connection), `book`.
 
-use weir_engine::script::Duel;
+use weir_engine::script::{Duel, DuelSetting, StepLimits};
 
 use super::*;
 
@@ -18,7 +18,8 @@ pub struct Pair {
 
 impl Pair {
     pub fn open() -> Pair {
-        let duel = Duel::with_long_steps(HERE);
+        let steps = StepLimits::OF_PARTITION;
+        let duel = Duel::new(DuelSetting { partition_id: HERE, steps });
         let mut pair = Pair { duel, request_no: 0, control_position: 0, clock: 0 };
         for definition in definitions() {
             pair.import(definition);

@@ -18,6 +18,7 @@ use weir_orderstate::figures::DeliveryFigures;
 use weir_orderstate::ingest::IngestFigures;
 use weir_orderstate::replica::ReplicaFigures;
 use weir_orderstate::router::RouterBoard;
+use weir_partition::closing_log::ClosingLog;
 use weir_partition::handoff::SourcePort;
 use weir_partition::recovery::{ForPartition, RecoveredPartition};
 use weir_partition::{Partition, PartitionFigures, PartitionParts};
@@ -34,7 +35,7 @@ use crate::health::Health;
 use crate::status::NodeStatus;
 
 /// A partition with this node's kind of log.
-type NodePartition = Partition<weir_log::EmbeddedLog<weir_io::RealDisk>>;
+type NodePartition = Partition<ClosingLog>;
 
 /// The state that the parts share while they are built.
 pub(super) struct Assembly<'a> {

@@ -36,7 +36,7 @@ use super::doors::OuterDoor;
 use super::gateway::{GatewayStart, WebSide, port_of};
 use super::operator::bootstrap;
 use super::probes::{Probes, keeper, start_hiccups};
-use super::threads::{CommonThreads, Cores, checkpoints_thread, shadows};
+use super::threads::{CommonThreads, Cores, StartingThreads, checkpoints_thread, shadows};
 use super::{CONTROL, Node, Recovery};
 use crate::config::Config;
 use crate::health::Health;
@@ -67,7 +67,7 @@ pub(super) struct Builder<'a> {
     /// The reader's end of the gateway's ring to the order stores, until a role takes it.
     gateway_port: Option<GatewayPort>,
     web: WebSide,
-    web_listener: Option<TcpListener>,
+    pub(super) web_listener: Option<TcpListener>,
     address: SocketAddr,
     /// The number of definitions that the gateway knew at the start.
     definitions: u64,
@@ -249,7 +249,8 @@ impl<'a> Builder<'a> {
         };
         let reload = views.reload.take();
         let cores = Cores { gateway: self.gateway, partitions };
-        let threads = parts.start_threads(cores, common, views, &self.wake_fd)?;
+        let mut starting = StartingThreads::new(parts.draining.clone());
+        parts.start_threads(cores, common, views, &self.wake_fd, &mut starting.threads)?;
         parts.wait_for_operator(self.definitions)?;
         let Assembly { draining, token_keys, market_doors: doors, .. } = parts;
         let web = self.web_listener.zip(web.hub);
@@ -257,7 +258,7 @@ impl<'a> Builder<'a> {
         let address = self.address;
         let recoveries = self.recoveries;
         Ok(Node {
-            threads,
+            threads: starting.started(),
             draining,
             address,
             status,

@@ -12,6 +12,12 @@ use crate::health::Health;
 
 /// Starts a node with a trading partition.
 pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
+    let (builder, views) = build(config, health)?;
+    builder.start(views)
+}
+
+/// Recovers the partitions and puts the views together.
+fn build(config: &Config, health: Arc<Health>) -> anyhow::Result<(Builder<'_>, Views)> {
     refuse_other(config)?;
     refuse_forgotten(config)?;
     let mut builder = Builder::open(config, health, &[CONTROL, config.partition_id()])?;
@@ -29,7 +35,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     }));
     let views = builder.stores(ingest, replica)?;
     let publisher = builder.parts.publisher(&builder.recovered[1])?;
-    builder.start(Views { subscriptions, publisher, ..views })
+    Ok((builder, Views { subscriptions, publisher, ..views }))
 }
 
 /// Refuses a directory whose partition has another number: an exchange keeps its number, and a
@@ -66,4 +72,61 @@ fn refuse_forgotten(config: &Config) -> anyhow::Result<()> {
         config.dir.display(),
         replica.sources
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::net::TcpListener;
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+
+    use weir_io::ThreadDisk;
+    use weir_log::SegmentKind;
+    use weir_partition::dirs::PartitionDirs;
+    use weir_types::PartitionId;
+
+    use super::*;
+
+    fn config(dir: &Path) -> Config {
+        let text = "durability = 'memory'\nlisten = '127.0.0.1:0'\n[web]\nlisten = '127.0.0.1:0'\n";
+        Config { dir: dir.to_owned(), ..Config::parse(text).unwrap() }
+    }
+
+    /// Checks that nobody has a partition's log, and that it ends with a closing mark.
+    fn assert_closed(node_dir: &Path, partition_id: PartitionId) {
+        let commands = PartitionDirs::new(node_dir, partition_id).commands();
+        let mut disk = ThreadDisk::open(&commands, None).unwrap();
+        let found = weir_log::inspect(&mut disk, SegmentKind::Command).unwrap();
+        assert!(found.is_some_and(|found| found.clean), "partition {partition_id}");
+    }
+
+    /// A start whose last step failed left the threads of the node running, which held its logs,
+    /// and the process ended them without closing marks: at `memory` each such start ended an
+    /// epoch.
+    #[test]
+    fn a_start_that_fails_when_its_threads_run_stops_them_and_closes_the_logs() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path());
+        let mut node = Node::start(&config, Arc::default()).unwrap();
+        node.stop();
+        drop(node);
+        for id in [CONTROL, config.partition_id()] {
+            assert_closed(dir.path(), id);
+        }
+        for _ in 0..3 {
+            let (mut builder, views) = build(&config, Arc::default()).unwrap();
+            // HTTP cannot listen on a file.
+            let file = OwnedFd::from(File::open("/dev/null").unwrap());
+            builder.web_listener = Some(TcpListener::from(file));
+            assert!(builder.start(views).is_err());
+            for id in [CONTROL, config.partition_id()] {
+                assert_closed(dir.path(), id);
+            }
+        }
+        let mut node = Node::start(&config, Arc::default()).unwrap();
+        let epochs = node.status.partitions.iter().map(|(_, epoch, _)| epoch.0);
+        assert_eq!(epochs.collect::<Vec<_>>(), [1, 1]);
+        node.stop();
+    }
 }

@@ -2,6 +2,8 @@
 //! and stop.
 
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_gateway::Gateway;
 use weir_io::WakeFd;
@@ -58,6 +60,41 @@ impl Wakes {
     }
 }
 
+/// The threads of a node that is starting, in the order in which they stop. If the start fails,
+/// they are stopped: their logs are closed then, and another start can have them.
+pub(super) struct StartingThreads {
+    pub(super) threads: Vec<RunningThread>,
+    draining: Arc<AtomicBool>,
+}
+
+impl StartingThreads {
+    pub(super) fn new(draining: Arc<AtomicBool>) -> StartingThreads {
+        StartingThreads { threads: Vec::new(), draining }
+    }
+
+    /// Returns the threads of a node that has started.
+    pub(super) fn started(mut self) -> Vec<RunningThread> {
+        std::mem::take(&mut self.threads)
+    }
+}
+
+impl Drop for StartingThreads {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.draining.store(true, Ordering::Relaxed);
+            stop_in_order(&mut self.threads);
+        }
+    }
+}
+
+/// Stops threads one after the other: each has received all from those before it when it stops.
+pub(super) fn stop_in_order(threads: &mut [RunningThread]) {
+    for thread in threads {
+        thread.ask_to_stop();
+        thread.join();
+    }
+}
+
 /// The agents of the order path.
 pub(super) struct Cores {
     pub(super) gateway: Gateway,
@@ -90,19 +127,20 @@ impl Assembly<'_> {
         self.health.watch_thread(thread)
     }
 
-    /// Starts the threads. They stop in the same order.
+    /// Starts the threads, each in `threads` at once.
     pub(super) fn start_threads(
         &mut self,
         cores: Cores,
         common: CommonThreads,
         views: Views,
         wake_fd: &WakeFd,
-    ) -> anyhow::Result<Vec<RunningThread>> {
+        threads: &mut Vec<RunningThread>,
+    ) -> anyhow::Result<()> {
         // Each thread is watched from its start: a recovery may last longer than the limit without
         // a cycle.
-        let mut threads = vec![common.newcomers.with_beat(self.beat("newcomers")).start()?];
-        self.start_cores(cores, wake_fd, &mut threads)?;
-        self.start_doors(views.ingest, views.subscriptions, &mut threads)?;
+        threads.push(common.newcomers.with_beat(self.beat("newcomers")).start()?);
+        self.start_cores(cores, wake_fd, threads)?;
+        self.start_doors(views.ingest, views.subscriptions, threads)?;
         threads.push(views.delivery.with_beat(self.beat("delivery")).start()?);
         if let Some(runner) = common.handshakes {
             threads.push(runner.with_beat(self.beat("handshakes")).start()?);
@@ -126,7 +164,7 @@ impl Assembly<'_> {
         // It may wait for a disk, and nothing is lost with it.
         let beat = self.health.watch_file_thread("history");
         threads.push(common.history.with_beat(beat).start()?);
-        Ok(threads)
+        Ok(())
     }
 
     /// Starts the threads of the order path: one in a fused node, else the partitions' and the

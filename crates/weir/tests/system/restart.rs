@@ -36,7 +36,13 @@ fn trade(alice: &mut Trader, bob: &mut Trader) {
 
 #[test]
 fn a_node_that_is_stopped_starts_again_with_all_that_it_answered() {
-    let home = Home::new("disk");
+    for durability in ["disk", "memory"] {
+        stop_and_start(durability);
+    }
+}
+
+fn stop_and_start(durability: &str) {
+    let home = Home::new(durability);
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
     // A session's orders stay when the operator stops the node, whatever the session chose.

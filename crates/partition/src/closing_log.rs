@@ -1,0 +1,101 @@
+//! A node's command log, which ends with a closing mark once nobody has it any more.
+//!
+//! A start can be refused when the logs are open: by a view, an archive, another partition, or the
+//! last step of the start. Without a closing mark the next run would take this one for a crashed
+//! one: at `memory` each refused start, and each stop in order, would end an epoch, and a log
+//! remembers only so many.
+//!
+//! Dropped by a panic the log stays as it is: a crash is told as one.
+
+use std::ops::{Deref, DerefMut};
+
+use weir_io::RealDisk;
+use weir_log::{Append, Batch, EmbeddedLog, LogError, Poll, SequencedLog};
+use weir_types::{Epoch, Nanos, Position};
+
+/// An open command log that closes itself when it is dropped.
+pub struct ClosingLog(EmbeddedLog<RealDisk>);
+
+impl ClosingLog {
+    pub(crate) fn new(log: EmbeddedLog<RealDisk>) -> ClosingLog {
+        ClosingLog(log)
+    }
+}
+
+impl Deref for ClosingLog {
+    type Target = EmbeddedLog<RealDisk>;
+
+    fn deref(&self) -> &EmbeddedLog<RealDisk> {
+        &self.0
+    }
+}
+
+impl DerefMut for ClosingLog {
+    fn deref_mut(&mut self) -> &mut EmbeddedLog<RealDisk> {
+        &mut self.0
+    }
+}
+
+impl Drop for ClosingLog {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        if let Err(error) = self.0.close() {
+            tracing::warn!(%error, "the command log has no closing mark: it ends as after a crash");
+        }
+    }
+}
+
+impl SequencedLog for ClosingLog {
+    fn new_batch(&self) -> Batch {
+        self.0.new_batch()
+    }
+
+    #[inline]
+    fn append(&mut self, epoch: Epoch, log_time: Nanos, batch: &Batch) -> Append {
+        self.0.append(epoch, log_time, batch)
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Poll {
+        self.0.poll()
+    }
+
+    #[inline]
+    fn do_work(&mut self, now: Nanos) -> Result<usize, LogError> {
+        self.0.do_work(now)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.0.is_idle()
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.is_full()
+    }
+
+    fn flush_blocking(&mut self) -> Result<(), LogError> {
+        self.0.flush_blocking()
+    }
+
+    fn truncate(&mut self, before: Position) {
+        self.0.truncate(before);
+    }
+
+    fn synced(&self) -> Position {
+        self.0.synced()
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.0.epoch()
+    }
+
+    fn next_position(&self) -> Position {
+        self.0.next_position()
+    }
+
+    fn last_log_time(&self) -> Nanos {
+        self.0.last_log_time()
+    }
+}
