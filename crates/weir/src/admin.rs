@@ -199,8 +199,25 @@ pub fn run(args: AdminArgs) -> anyhow::Result<()> {
     } else {
         println!("{}", outcome.text);
     }
-    Ok(())
+    outcome.doubt.map_or(Ok(()), |doubt| Err(NotKnownYet(doubt).into()))
 }
+
+/// The end of a command that was carried out, and one of whose effects is not known yet.
+#[derive(Debug)]
+pub struct NotKnownYet(String);
+
+impl NotKnownYet {
+    /// The exit status of such a command: it is done, and a script may look again later.
+    pub const EXIT_STATUS: u8 = 3;
+}
+
+impl std::fmt::Display for NotKnownYet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotKnownYet {}
 
 /// A refusal with its reason's name, as the protocol's pages have it.
 fn with_name(error: anyhow::Error) -> anyhow::Error {
@@ -216,11 +233,19 @@ fn with_name(error: anyhow::Error) -> anyhow::Error {
 struct Outcome {
     text: String,
     json: serde_json::Value,
+    /// An effect that is not known yet, and the way to learn of it.
+    doubt: Option<String>,
+}
+
+impl Outcome {
+    fn of(text: String, json: serde_json::Value) -> Outcome {
+        Outcome { text, json, doubt: None }
+    }
 }
 
 fn done(text: String) -> Outcome {
     let json = serde_json::json!({ "done": text });
-    Outcome { text, json }
+    Outcome::of(text, json)
 }
 
 fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
@@ -243,7 +268,7 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
             admin.bust_trade(partition, MatchId(*match_id))?;
             let text = format!("trade {match_id} of partition {partition} is taken back");
             let json = serde_json::json!({ "busted": match_id, "partition": partition.0 });
-            Ok(Outcome { text, json })
+            Ok(Outcome::of(text, json))
         }
         AdminCommand::Cancel(of) => mass_cancel(admin, args, of),
         AdminCommand::Kill { scope, id, partition, off } => {
@@ -306,7 +331,7 @@ fn transfer(admin: &mut Admin, args: &AdminArgs, deposit: &DepositArgs) -> anyho
     );
     let text = if is_moved { what } else { format!("{what}: before now; nothing was moved again") };
     let json = serde_json::json!({ "transfer_id": transfer_id, "moved": is_moved });
-    Ok(Outcome { text, json })
+    Ok(Outcome::of(text, json))
 }
 
 fn mass_cancel(admin: &mut Admin, args: &AdminArgs, of: &CancelArgs) -> anyhow::Result<Outcome> {
@@ -341,7 +366,7 @@ fn mass_cancel(admin: &mut Admin, args: &AdminArgs, of: &CancelArgs) -> anyhow::
         cancelled += admin.request(partition_id, Request::MassCancel(cancel))?;
     }
     let text = format!("{cancelled} orders of {:?} {} are cancelled", of.scope, of.of);
-    Ok(Outcome { text, json: serde_json::json!({ "cancelled": cancelled }) })
+    Ok(Outcome::of(text, serde_json::json!({ "cancelled": cancelled })))
 }
 
 fn set_phase(
@@ -398,7 +423,7 @@ fn schedule(admin: &mut Admin, args: &AdminArgs, of: &ScheduleArgs) -> anyhow::R
     let (Some(phase), Some(at)) = (of.phase, &of.at) else {
         let cleared = clear(admin, &instruments)?;
         let text = format!("{cleared} changes of {} are forgotten", of.instrument);
-        return Ok(Outcome { text, json: serde_json::json!({ "cleared": cleared }) });
+        return Ok(Outcome::of(text, serde_json::json!({ "cleared": cleared })));
     };
     let at = parse_moment(at, unix_time()).map_err(anyhow::Error::msg).context("--at")?;
     file(admin, &instruments, &[(at, phase)])?;
@@ -446,7 +471,7 @@ fn told(instruments: &[InstrumentStatus], changes: &[(Nanos, Phase)], is_dry: bo
         })
         .collect();
     let json = serde_json::json!({ "filed": !is_dry, "instruments": symbols, "changes": rows });
-    Outcome { text: text.trim_end().to_owned(), json }
+    Outcome::of(text.trim_end().to_owned(), json)
 }
 
 fn file_calendar(

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use weir_cli::Cli;
+use weir_cli::admin::NotKnownYet;
 
 /// The error and its causes, each said once.
 fn text_of(error: &anyhow::Error) -> String {
@@ -23,6 +24,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("weir: {}", text_of(&error));
+            if error.is::<NotKnownYet>() {
+                return ExitCode::from(NotKnownYet::EXIT_STATUS);
+            }
             ExitCode::FAILURE
         }
     }

@@ -448,17 +448,17 @@ pub(super) fn account(
              with `weir admin kill account {id}`, move in what it lacks, and define it again"
         );
     }
-    let doubt = match limit {
-        Some(LimitOutcome::Unknown) => {
-            "; whether each partition limits it is not known yet: one where it is in debt does \
-             not, and `weir status` counts it as a refused import"
-        }
-        _ => "",
-    };
-    Ok(done(match args.firm {
-        Some(firm) => format!("account {id} is firm {firm}'s{doubt}"),
-        None => format!("account {id} is changed{doubt}"),
-    }))
+    let doubt = (limit == Some(LimitOutcome::Unknown)).then(|| {
+        format!(
+            "whether each partition limits account {id} is not known yet: one where it is in debt \
+             does not, and `weir status` counts it as a refused import"
+        )
+    });
+    let done = done(match args.firm {
+        Some(firm) => format!("account {id} is firm {firm}'s"),
+        None => format!("account {id} is changed"),
+    });
+    Ok(Outcome { doubt, ..done })
 }
 
 /// The outcome in the partitions of a definition that limits an account.
@@ -632,7 +632,7 @@ fn told_session(
         "session": id, "api_key": api_key, "key_file": key_file, "credential": kept,
         "valid_until_ns": is_known.then_some(d.valid_until.0),
     });
-    Outcome { text, json }
+    Outcome::of(text, json)
 }
 
 /// The definitions that stand, where this machine has the node's directory.

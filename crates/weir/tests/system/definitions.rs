@@ -17,9 +17,14 @@ const CONTROL: PartitionId = PartitionId(0);
 
 /// Runs `weir admin WORDS` as the operator, without a terminal.
 fn admin(node: &Node, words: &[&str]) -> Output {
+    admin_with_page(node, node.http(), words)
+}
+
+/// Runs a command that looks for the status page at `http`.
+fn admin_with_page(node: &Node, http: &str, words: &[&str]) -> Output {
     let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["admin", "--node", &node.address().to_string(), "--http", node.http()])
+        .args(["admin", "--node", &node.address().to_string(), "--http", http])
         .args(["--key", &key])
         .args(words)
         .stdin(Stdio::null())
@@ -199,6 +204,22 @@ fn a_limit_that_a_partition_leaves_out_for_an_accounts_debt_is_told() {
     node.partition_when(TRADING, |row| row["live_orders"] == 0);
     assert_eq!(succeed(&node, &limit).trim(), "account 11 is changed");
     assert_eq!(alice.ask_for_report(ALICE.buy(3, 51, 1)).reason, Reason::InsufficientCash);
+}
+
+/// A script saw the same exit status as of a limit that each partition has.
+#[test]
+fn a_limit_that_is_not_known_yet_has_an_exit_status_of_its_own() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    // Nobody listens there.
+    let output = admin_with_page(&node, "127.0.0.1:1", &["account", "--id", "11", "--limited"]);
+    let told = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let (done, doubt) = (told(output.stdout), told(output.stderr));
+    assert_eq!((output.status.code(), done.trim()), (Some(3), "account 11 is changed"));
+    assert!(doubt.contains("not known yet"), "{doubt}");
+    succeed(&node, &["account", "--id", "11", "--limited"]);
+    assert_eq!(admin(&node, &["kill", "firm", "4711"]).status.code(), Some(1));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn a_node_that_is_stopped_starts_again_with_all_that_it_answered() {
     }
 }
 
-fn stop_and_start(durability: &str) {
+fn stop_and_start(durability: &'static str) {
     let home = Home::new(durability);
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
