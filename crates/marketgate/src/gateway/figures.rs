@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use weir_door::{DoorFigures, DoorReport};
 use weir_probe::histogram::{Histogram, HistogramReader};
-use weir_runtime::figures::{Kind, MetricsPage};
+use weir_runtime::figures::{Kind, MetricsPage, total};
 use weir_types::SessionId;
 
 use super::shm::{ShmFigures, ShmReport};
@@ -96,7 +96,7 @@ impl ReceiveFigures {
         report.refused = decode.refused();
         report.last_error = receiver.last_error().map(|error| error.to_string());
         report.requests = receiver.request_counts().sent;
-        report.snapshots = receiver.snapshots().map(|(_, counts)| counts.attempts).sum();
+        report.snapshots = total(receiver.snapshots().map(|(_, counts)| counts.attempts));
         report.is_over = receiver.is_over();
         report.channels.clear();
         report.channels.extend(receiver.channels().map(|channel| ChannelReport {
@@ -400,14 +400,14 @@ impl MarketReport {
         page.put("weir_market", &door);
         page.put("weir_market", &self.receive);
         page.put_rows("weir_market_channel", &rows);
-        let lost = channels().map(|channel| channel.lost).sum();
-        let total = |value: u64| [(String::new(), value)];
+        let lost = total(channels().map(|channel| channel.lost));
+        let row = |value: u64| [(String::new(), value)];
         let name = "weir_market_lost_total";
-        page.put_derived(name, Kind::Counter, "Messages given up, on all channels.", &total(lost));
+        page.put_derived(name, Kind::Counter, "Messages given up, on all channels.", &row(lost));
         page.put("weir_market", &self.update);
         page.put("weir_market", &counts);
         let name = "weir_market_websockets";
-        page.put_derived(name, Kind::Gauge, "Subscribers over a WebSocket.", &total(web as u64));
+        page.put_derived(name, Kind::Gauge, "Subscribers over a WebSocket.", &row(web as u64));
         page.put("weir_market_shm", &self.shm.clone().unwrap_or_default().counts);
         page.put("weir_market", &self.post.clone().unwrap_or_default());
         let mut stages = String::new();
@@ -419,4 +419,28 @@ impl MarketReport {
 /// A session's number in reports.
 pub(super) const fn number_of(session_id: SessionId) -> SessionNumber {
     session_id.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metrics_page_of_channels_that_lost_all_there_is_has_the_greatest_number() {
+        let lost_all = || ChannelReport { lost: u64::MAX, ..ChannelReport::default() };
+        let channels = vec![lost_all(), lost_all()];
+        let report = MarketReport {
+            addresses: Vec::new(),
+            receive: ReceiveReport { channels, ..ReceiveReport::default() },
+            update: UpdateReport::default(),
+            flush: Vec::new(),
+            post: None,
+            stages: StagesReport::default(),
+            shm: None,
+        };
+        let mut page = MetricsPage::default();
+        report.put_metrics(&mut page);
+        let page = page.into_text();
+        assert!(page.contains(&format!("\nweir_market_lost_total {}\n", u64::MAX)), "{page}");
+    }
 }

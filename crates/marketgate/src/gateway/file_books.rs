@@ -11,6 +11,7 @@ use weir_feed::line::State;
 use weir_feed::{Definition, FeedEntry, FeedError, SymbolText};
 use weir_market::conflate::ConflatorConfig;
 use weir_market::{Books, BooksConfig};
+use weir_runtime::figures::total;
 use weir_types::{InstrumentId, Nanos};
 
 use super::flush_slot::{ChannelIndex, FlushContent, FlushSlot};
@@ -138,7 +139,7 @@ impl FileBooks {
             updates: decoded.updates,
             strangers: decoded.header + self.file_counts().elsewhere,
             refused: decoded.refused() - decoded.header,
-            lost: self.receiver.channels().map(|channel| channel.counts.lost).sum(),
+            lost: total(self.receiver.channels().map(|channel| channel.counts.lost)),
         }
     }
 

@@ -13,7 +13,7 @@ mod page;
 mod value;
 
 pub use self::page::MetricsPage;
-pub use self::value::{Shared, Value};
+pub use self::value::{Shared, Value, total};
 
 /// The kind of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{MetricsPage, Report, Value};
+use super::{MetricsPage, Report, Value, total};
 
 /// Refusals by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -141,4 +141,12 @@ fn a_limit_is_zero_on_the_page_where_there_is_none_and_other_fields_are_not_on_i
     (StoreReport::FIGURES[0].set)(&mut store, 7);
     assert_eq!(page(&[("", &store)]), format!("{head}weir_x_bytes_max 7\n"));
     assert_eq!(store.name, "own");
+}
+
+#[test]
+fn a_sum_is_no_more_than_the_greatest_number() {
+    assert_eq!(total([u64::MAX, 1, 2].into_iter()), u64::MAX);
+    let most = DoorReport { accepted: u64::MAX, ..DoorReport::default() };
+    assert_eq!(most.plus(&most).accepted, u64::MAX);
+    assert_eq!(Some(u64::MAX).plus(&Some(1)), Some(u64::MAX));
 }

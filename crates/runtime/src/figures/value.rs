@@ -15,6 +15,11 @@ pub trait Value: Sized {
     fn set(&mut self, value: u64);
 }
 
+/// Returns the sum of all `values`; the greatest number if it is larger.
+pub fn total(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, |sum, value| sum.plus(&value))
+}
+
 /// A value whose figure one thread changes and others read.
 pub trait Shared: Value {
     /// The atomic behind the value.
@@ -29,8 +34,10 @@ impl Value for u64 {
         row("", *self);
     }
 
+    /// A sum has no more than the greatest number: some figures are a stranger's, as the messages
+    /// that a sequence number says are lost.
     fn plus(&self, other: &u64) -> u64 {
-        self + other
+        self.saturating_add(*other)
     }
 
     fn set(&mut self, value: u64) {
@@ -78,7 +85,7 @@ impl Value for Option<u64> {
 
     /// Without one of the two limits, the sum has none.
     fn plus(&self, other: &Option<u64>) -> Option<u64> {
-        self.zip(*other).map(|(one, other)| one + other)
+        self.zip(*other).map(|(one, other)| one.plus(&other))
     }
 
     fn set(&mut self, value: u64) {

@@ -54,8 +54,13 @@ fn directory() -> Vec<u8> {
 
 /// A packet for each message.
 fn packets(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    packets_from(1, messages)
+}
+
+/// A packet for each message; the first has the number `first`.
+fn packets_from(first: u64, messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut writer =
-        PacketWriter::new(MoldSession::new("0000000001").expect("a session"), 1, 1_400);
+        PacketWriter::new(MoldSession::new("0000000001").expect("a session"), first, 1_400);
     let packet = |message: &Vec<u8>| {
         assert_eq!(writer.push(message), PushOutcome::Added);
         writer.take(<[u8]>::to_vec).expect("it has a message")
@@ -130,6 +135,13 @@ fn a_loss_on_one_line_comes_by_the_other_and_a_loss_on_both_makes_the_book_stale
         assert_eq!(best(&market, Side::Sell).is_some(), has_other_line);
         assert_eq!(best(&market, Side::Buy).map(|best| best.1), Some(Qty(250)));
     }
+}
+
+#[test]
+fn numbers_at_their_ends_on_two_groups_have_a_sum() {
+    let far = packets_from(u64::MAX - 1, &[directory()]);
+    let market = itch(&[(0, A, &far[0]), (0, B, &far[0])], &[]);
+    assert_eq!(market.counts().lost, u64::MAX);
 }
 
 #[test]
