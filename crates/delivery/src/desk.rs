@@ -486,7 +486,13 @@ impl Desk {
         if at.change_id != ChangeId::START && reach == Err(Resync::Epoch) {
             return reach;
         }
-        self.store.check(at.epoch, at.change_id, filter)
+        match self.store.check(at.epoch, at.change_id, filter) {
+            // What is gone ended before the reader began, so it has seen none of it live. Else a
+            // first copy of more pages than one would end at the first live order that is older
+            // than the floor, and begin again for ever.
+            Err(Resync::Floor) if self.store.floor_of(filter).seq < at.since => Ok(()),
+            checked => checked,
+        }
     }
 
     fn seat(&mut self, reader: Reader) {

@@ -609,6 +609,32 @@ fn every_reason_to_start_again_has_its_name_and_a_token_to_start_with() {
 }
 
 #[test]
+fn a_first_copy_ends_although_its_live_orders_are_older_than_what_is_gone() {
+    let mut rig = Rig::new(DeskConfig::default(), 2);
+    (1..=25).for_each(|rec| rig.say(rec, OrdStatus::New));
+    (26..=35).for_each(|rec| rig.say(rec, OrdStatus::New));
+    (26..=35).for_each(|rec| rig.say(rec, OrdStatus::Filled));
+    let ten = FetchOrders { rows_max: 10, rows_min: 0, ..fetch() };
+    let (mut token, mut recs, mut middle) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        let answer = rig.fetch(&ten, &token);
+        assert_eq!(answer.header.reason, Reason::None, "after {recs:?}");
+        recs.extend(answer.rows.iter().map(|row| row.rec.0));
+        token = answer.token;
+        if answer.header.flags.contains(PageFlags::ONLINE) {
+            break;
+        }
+        middle.clone_from(&token);
+    }
+    assert_eq!(recs, (1..=25).chain(34..=35).collect::<Vec<u64>>());
+    // One that it saw live ends, and is gone before it comes again.
+    rig.say(1, OrdStatus::Filled);
+    (36..=38).for_each(|rec| rig.say(rec, OrdStatus::New));
+    (36..=38).for_each(|rec| rig.say(rec, OrdStatus::Filled));
+    assert_eq!(rig.fetch(&ten, &middle).header.reason, Reason::ResyncFloor);
+}
+
+#[test]
 fn a_firm_that_names_another_is_told_that_it_may_not() {
     let mut rig = Rig::with_orders(4);
     let fetch = FetchOrders { firm_id: FirmId(2), ..fetch() };
