@@ -186,7 +186,6 @@ impl OrderStore {
             self.metas.get_mut(slot).first = floor;
         }
         self.records.reach(last_rec);
-        self.rec_max = last_rec;
         self.head = ChangeId { seq: floor.seq, rec: last_rec };
     }
 
@@ -197,8 +196,6 @@ impl OrderStore {
 
     /// Deletes a record: readers get a tombstone until the floor passes it. Returns true if the
     /// record was there and `change_id` is later than every place so far.
-    ///
-    /// The tombstone of a live order is at `change_id`, that of an ended order at its end.
     pub fn delete(&mut self, change_id: ChangeId) -> bool {
         let is_new = change_id > self.head && self.records.get(change_id.rec).is_some();
         is_new && self.bury(change_id) == Ok(IngestOutcome::Updated)
@@ -209,39 +206,10 @@ impl OrderStore {
             self.head = change_id;
             return Ok(IngestOutcome::Unknown);
         };
-        if self.metas.get(slot).is_waiting() {
-            self.bury_ended(slot);
-            self.head = change_id;
-            return Ok(IngestOutcome::Updated);
-        }
         let (keys, order_id) = (self.metas.get(slot).keys, self.row(slot).order_id());
         let block = self.mark_row.of(change_id, order_id, RowFlags::TOMBSTONE);
         let standing = SlotState::Tombstone;
         self.apply(&Change { change_id, keys, standing, block: &block, attributes: &[] })
-    }
-
-    /// Makes an ended order a tombstone at the place of its end. It needs no memory.
-    ///
-    /// A tombstone at a later place would take the end along. A reader may be between the two, and
-    /// go on at a replica that had discarded the order: that one has no tombstone, and the order
-    /// would stay live in the reader's view. At its place the end is told by all stores or, behind
-    /// their floors, refused.
-    pub(crate) fn bury_ended(&mut self, slot: u32) {
-        let meta = *self.metas.get(slot);
-        if meta.standing != SlotState::Ended {
-            return;
-        }
-        self.keep_for_capture(slot);
-        let order_id = self.row(slot).order_id();
-        let block = self.mark_row.of(meta.change_id, order_id, RowFlags::TOMBSTONE);
-        let (old_len, len) = (usize::from(meta.row_len), row_len(0));
-        write_row(&block, &[], self.heap.bytes_mut(meta.block, len));
-        self.count_bytes(old_len, len);
-        self.waiting_bytes -= (old_len - len) as u64;
-        let meta = self.metas.get_mut(slot);
-        meta.standing = SlotState::Tombstone;
-        meta.row_len = u16::try_from(len).expect("rows are short");
-        self.step_count += 1;
     }
 
     fn apply(&mut self, change: &Change<'_>) -> Result<IngestOutcome, IngestError> {
@@ -266,17 +234,9 @@ impl OrderStore {
     }
 
     fn insert(&mut self, change: &Change<'_>) {
-        let rec = change.change_id.rec;
-        let mut meta = SlotMeta::new(change.change_id, change.keys, change.standing);
-        // This store may have discarded the order before: a reader from another store may have it
-        // live, wherever it is.
-        let is_resent = self.is_resent && change.standing == SlotState::Ended;
-        if (is_resent || rec <= self.rec_max) && self.floor() > ChangeId::START {
-            meta.first = ChangeId::START;
-        }
-        self.rec_max = self.rec_max.max(rec);
+        let meta = SlotMeta::new(change.change_id, change.keys, change.standing);
         let slot = self.take_slot(meta, change.block, change.attributes);
-        self.records.insert(rec, slot);
+        self.records.insert(change.change_id.rec, slot);
         let hash = self.metas.get(slot).hash;
         self.index.insert(slot, change.change_id, &change.keys, hash);
         self.count_in(slot);

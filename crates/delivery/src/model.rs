@@ -20,8 +20,6 @@ pub struct Model {
     changes: Vec<OrderRow>,
     /// The attributes of each change.
     attributes: Vec<Vec<u8>>,
-    /// The keys of ended orders that were deleted.
-    buried: BTreeMap<Rec, Keys>,
 }
 
 impl Model {
@@ -34,26 +32,15 @@ impl Model {
 
     /// Takes in one row of an outside core that describes a state, not a deletion.
     pub fn ingest_row(&mut self, row: OrderRow, attributes: &[u8]) {
-        self.buried.remove(&row.rec);
         self.changes.push(OrderRow { merged_count: 0, ..row });
         self.attributes.push(attributes.to_vec());
     }
 
-    /// Takes in the deletion of a record, if the record is known. A tombstone of an ended order
-    /// replaces its end.
+    /// Takes in the deletion of a record, if the record is known.
     pub fn delete(&mut self, change_id: ChangeId) {
-        let tombstone = |at, row: &OrderRow| bodiless_row(at, row.order_id, RowFlags::TOMBSTONE);
-        let Some(latest) = self.changes.iter().rposition(|row| row.rec == change_id.rec) else {
-            return;
-        };
-        let row = self.changes[latest];
-        if is_live(&row) {
-            return self.ingest_row(tombstone(change_id, &row), &[]);
-        }
-        if row.flags == RowFlags::default() {
-            self.buried.insert(row.rec, self.keys(&row));
-            self.changes[latest] = tombstone(change_id_of(&row), &row);
-            self.attributes[latest].clear();
+        let known = self.changes.iter().find(|row| row.rec == change_id.rec).copied();
+        if let Some(row) = known {
+            self.ingest_row(bodiless_row(change_id, row.order_id, RowFlags::TOMBSTONE), &[]);
         }
     }
 
@@ -125,9 +112,6 @@ impl Model {
 
     /// Returns a row's keys; for a tombstone, which carries none, the record's last keys.
     fn keys(&self, row: &OrderRow) -> Keys {
-        if let Some(keys) = self.buried.get(&row.rec) {
-            return *keys;
-        }
         let is_body = |each: &&OrderRow| each.rec == row.rec && each.flags == RowFlags::default();
         let row = self.changes.iter().rev().find(is_body).unwrap_or(row);
         Keys { firm_id: row.firm_id, account_id: row.account_id, instrument_id: row.instrument_id }

@@ -4,8 +4,6 @@
 
 use weir_types::{ChangeId, Epoch, OrderId, Rec};
 
-use crate::filter::Filter;
-use crate::index::FilterRing;
 use crate::row::SlotState;
 use crate::store::OrderStore;
 
@@ -24,28 +22,6 @@ impl OrderStore {
         self.epochs.keep_newest(PAST_EPOCHS_MAX);
     }
 
-    /// Makes tombstones of the ended orders after `after`, in the order of their places: their ends
-    /// are void. Visits `entries_max` entries, and returns the place that it came to if there are
-    /// more.
-    pub(crate) fn bury_ended_after(
-        &mut self,
-        after: ChangeId,
-        entries_max: u32,
-    ) -> Option<ChangeId> {
-        let FilterRing::Ring { ring, .. } = self.index.find(&Filter::ALL) else { return None };
-        let mut position = self.index.position_after(ring, after);
-        let (mut last, mut count) = (after, 0);
-        while let Some((at, entry)) = self.index.next_live(ring, position) {
-            if count >= entries_max && entry.change_id > last {
-                return Some(last);
-            }
-            self.bury_ended(entry.slot);
-            (last, position) = (entry.change_id, at + 1);
-            count += 1;
-        }
-        None
-    }
-
     /// Returns the order identifier of a record; `None` if the record never existed, is below the
     /// floor, or was deleted at or before `forgotten`: its number may then belong to another order.
     pub(crate) fn order_id_of(&self, rec: Rec, forgotten: ChangeId) -> Option<OrderId> {
@@ -55,8 +31,11 @@ impl OrderStore {
         (!is_forgotten).then(|| self.row(slot).order_id())
     }
 
-    /// Returns the first record at or after `rec`, and its slot.
-    pub(crate) fn next_record(&self, rec: Rec) -> Option<(Rec, u32)> {
-        self.records.next_from(rec)
+    /// Returns the first record at or after `rec`, the place of its last change, and whether it was
+    /// deleted.
+    pub(crate) fn next_record(&self, rec: Rec) -> Option<(Rec, ChangeId, bool)> {
+        let (rec, slot) = self.records.next_from(rec)?;
+        let meta = self.metas.get(slot);
+        Some((rec, meta.change_id, meta.standing == SlotState::Tombstone))
     }
 }

@@ -328,7 +328,6 @@ impl Restore {
             self.store.index.insert(slot, change_id, &meta.keys, meta.hash);
             self.store.count_in(slot);
         }
-        self.store.rec_max = Rec(self.rec_max);
         // A store that began in the middle may hold old records only.
         let last_rec = self.store.head.rec;
         if last_rec.0.saturating_sub(self.rec_min) <= REC_SPAN_MAX {

@@ -107,10 +107,6 @@ pub struct OrderStore {
     pub(crate) resent_to: ChangeId,
     pub(crate) epochs: Epochs<ChangeId>,
     pub(crate) records: Records,
-    /// The highest record number so far, or since the snapshot.
-    pub(crate) rec_max: Rec,
-    /// True while records of a full resend come in.
-    pub(crate) is_resent: bool,
     pub(crate) index: Index,
     pub(crate) metas: ChunkedArray<SlotMeta>,
     pub(crate) heap: Heap,
@@ -151,8 +147,6 @@ impl OrderStore {
             resent_to: ChangeId::START,
             epochs: Epochs::new(config.epoch),
             records: Records::default(),
-            rec_max: Rec::NONE,
-            is_resent: false,
             index: Index::new(config.kinds),
             metas: ChunkedArray::new(),
             heap: Heap::new(),

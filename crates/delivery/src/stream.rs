@@ -49,7 +49,6 @@ use weir_wire::rows::{ATTRIBUTES_LEN_MAX, Rows};
 
 use crate::ahead::{GROUP_LEN, RawRow};
 use crate::ingest::{IngestError, IngestOutcome};
-use crate::row::{SlotMeta, SlotState};
 use crate::store::OrderStore;
 
 /// The interval at which a gap is reported again while the missing batch has not come.
@@ -112,9 +111,6 @@ pub enum BatchOutcome {
 pub(crate) enum Resend {
     /// None is under way.
     None,
-    /// The changes after this place are void, and the ended orders among them become tombstones
-    /// before it is due.
-    Voiding(ChangeId),
     /// The next batch begins it.
     Due,
     /// It runs: records at or before this place that do not come again are deleted at its end.
@@ -239,17 +235,7 @@ impl SourceStream {
     /// True when [`SourceStream::sweep`] must be called before the next batch is offered.
     #[must_use]
     pub fn is_sweeping(&self) -> bool {
-        matches!(self.resend, Resend::Sweeping { .. }) || self.is_voiding()
-    }
-
-    /// True when the store may still have ends of orders that are void: no reader gets a page.
-    #[must_use]
-    pub fn is_voiding(&self) -> bool {
-        matches!(self.resend, Resend::Voiding(_))
-    }
-
-    fn is_due(&self) -> bool {
-        matches!(self.resend, Resend::Voiding(_) | Resend::Due)
+        matches!(self.resend, Resend::Sweeping { .. })
     }
 
     /// Returns the store's head before the full resend whose end is being swept.
@@ -257,7 +243,7 @@ impl SourceStream {
     pub fn swept_before(&self) -> Option<ChangeId> {
         match self.resend {
             Resend::Sweeping { before, .. } => Some(before),
-            Resend::None | Resend::Voiding(_) | Resend::Due | Resend::Running(_) => None,
+            Resend::None | Resend::Due | Resend::Running(_) => None,
         }
     }
 
@@ -293,7 +279,7 @@ impl SourceStream {
             self.next = BatchNo(1);
             self.partial = 0;
             self.resend = match open.full_resend {
-                Switch::On => self.due_after(valid_to, store),
+                Switch::On => Resend::Due,
                 Switch::Off => Resend::None,
             };
         }
@@ -329,7 +315,7 @@ impl SourceStream {
             return Err(Reason::EpochWentBack);
         }
         if open.epoch == self.epoch {
-            let fits = !is_full || self.is_due();
+            let fits = !is_full || self.resend == Resend::Due;
             return if fits { Ok(()) } else { Err(Reason::ResendNeedsEpoch) };
         }
         let is_known = open.valid_epoch == self.epoch;
@@ -344,15 +330,6 @@ impl SourceStream {
             return Err(Reason::ResendNeeded);
         }
         Ok(())
-    }
-
-    /// Returns the state before a full resend that replaces the changes after `valid_to`.
-    fn due_after(&self, valid_to: ChangeId, store: &OrderStore) -> Resend {
-        let valid_to = match self.resend {
-            Resend::Voiding(after) => after.min(valid_to),
-            _ => valid_to,
-        };
-        if valid_to < store.head() { Resend::Voiding(valid_to) } else { Resend::Due }
     }
 
     /// Returns the last valid place of the store's epoch; the start if the opening gives it for
@@ -564,7 +541,6 @@ impl SourceStream {
         while row_no < self.partial && rows.next_raw().is_some() {
             row_no += 1;
         }
-        store.is_resent = matches!(self.resend, Resend::Running(_));
         let mut group = [RawRow { block: &[], attributes: &[] }; GROUP_LEN];
         loop {
             let mut count = 0;
@@ -585,27 +561,12 @@ impl SourceStream {
         }
     }
 
-    /// Continues the work before or after a full resend, for at most `steps_max` records. Before
-    /// it, makes tombstones of orders whose end is void; after it, deletes the records that did not
-    /// come again. Returns the acknowledgement of the resend once all are checked.
-    ///
-    /// ```text
-    /// a record that did not come again | after the resend
-    /// ---------------------------------+-------------------------------------------------------
-    /// live                             | a tombstone behind the resend: every store has it
-    /// ended, its end is valid          | a tombstone at its end: other stores may have discarded
-    ///                                  | it, and readers behind that place do not go on there
-    /// ended, its end is void           | the same, and before any reader is told of the epoch
-    /// ```
+    /// Continues the end of a full resend: checks at most `steps_max` records and deletes those
+    /// that did not come again. Returns the acknowledgement once all are checked.
     pub fn sweep(&mut self, steps_max: u32, store: &mut OrderStore) -> Option<SourceAck> {
-        if let Resend::Voiding(after) = self.resend {
-            let rest = store.bury_ended_after(after, steps_max);
-            self.resend = rest.map_or(Resend::Due, Resend::Voiding);
-            return None;
-        }
         let Resend::Sweeping { before, seq, mut cursor } = self.resend else { return None };
         for _ in 0..steps_max {
-            let Some((rec, slot)) = store.next_record(cursor) else {
+            let Some((rec, change_id, is_gone)) = store.next_record(cursor) else {
                 self.resend = Resend::None;
                 self.above = ChangeId::new(seq, Rec(u64::MAX));
                 self.join(store);
@@ -613,11 +574,8 @@ impl SourceStream {
                 return Some(self.ack(self.writer.map_or(SessionId::NONE, |(_, id)| id)));
             };
             cursor = Rec(rec.0 + 1);
-            let SlotMeta { change_id, standing, .. } = *store.metas.get(slot);
-            if change_id <= before && standing != SlotState::Tombstone {
-                if standing == SlotState::Ended {
-                    store.bury_ended(slot);
-                } else if !store.delete(ChangeId::new(seq, rec)) {
+            if change_id <= before && !is_gone {
+                if !store.delete(ChangeId::new(seq, rec)) {
                     // There is no room for the tombstone now: this record is checked again.
                     cursor = rec;
                     break;

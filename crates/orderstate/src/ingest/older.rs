@@ -31,10 +31,9 @@ impl SourceStore {
     }
 
     /// True while the store is the engine's live orders of an epoch that has not begun: a start
-    /// that fails before leaves nothing of it in the files of the epoch so far. And true while the
-    /// store has void ends of orders.
+    /// that fails before leaves nothing of it in the files of the epoch so far.
     fn waits_for_epoch(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| own.waits_for_epoch) || self.stream.is_voiding()
+        self.own.as_ref().is_some_and(|own| own.waits_for_epoch)
     }
 
     /// Reports that the source began an epoch.

@@ -146,9 +146,6 @@ impl Venue {
         if self.stream.epoch() != before {
             self.world.sender.on_epoch(store);
         }
-        while self.stream.is_voiding() {
-            self.tend(2);
-        }
         self.log.push(entry);
         self.world.feed();
     }
