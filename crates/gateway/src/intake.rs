@@ -20,8 +20,8 @@ use super::fairness::{MESSAGES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
 use super::identifiers::{self, Refused, as_sequenced};
 use super::protocol::{Inbound, InputState, Refusal, Tokens};
 use super::refusals::{put_malformed, put_reject};
+use super::reserved::named_by;
 use super::sessions::Session;
-use super::symbols::named_by;
 
 /// The outcome of taking a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +212,7 @@ impl Gateway {
         }
         let known = identifiers::check(&self.reception.directory, role, request);
         let known = known.and_then(|()| self.listed_where_traded(request));
-        if let Err((field, reason)) = known.and_then(|()| self.symbols.check(request)) {
+        if let Err((field, reason)) = known.and_then(|()| self.reserved.check(request)) {
             self.put_reject(from, Refusal { field, ..Refusal::of(request) }, reason);
             return IntakeOutcome::Done;
         }
@@ -229,12 +229,12 @@ impl Gateway {
             }
         };
         let Some(pace) = pace else { return IntakeOutcome::TooSoon };
-        let is_defined = self.symbols.is_defined_before(port, request);
+        let is_defined = self.reserved.is_defined_before(port, request);
         let sequenced = as_sequenced(&self.reception.directory, request, is_defined);
         let reserves = named_by(&sequenced);
         let taken = self.submit(port, from, Command::Request(sequenced));
         if taken == IntakeOutcome::Done {
-            self.symbols.reserve(port, request, reserves);
+            self.reserved.reserve(port, request, reserves);
             if let Some(session) = self.sessions.get_mut(session_id) {
                 session.in_flight += 1;
                 session.pace = pace;

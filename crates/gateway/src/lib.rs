@@ -36,11 +36,11 @@ mod reason_counts;
 mod record_index;
 mod refusals;
 mod reports;
+mod reserved;
 #[cfg(test)]
 mod second_protocol;
 mod sessions;
 mod stream;
-mod symbols;
 mod timer_wheel;
 mod timers;
 mod traced_answers;
@@ -72,8 +72,8 @@ use newcomers::{Arrival, NewcomersPort};
 use old_records::OldReader;
 use plant::Plant;
 use protocol::EventRecord;
+use reserved::ReservedNames;
 use sessions::{BehindList, Sessions};
-use symbols::SymbolsUnderWay;
 use timer_wheel::TimerWheel;
 use weir_door::directory::Directory;
 use weir_door::lobby::{Lobby, LobbyLimits};
@@ -222,7 +222,7 @@ pub struct Gateway {
     lost_sessions: Vec<SessionId>,
     absent: AbsentSessions,
     reception: Reception,
-    symbols: SymbolsUnderWay,
+    reserved: ReservedNames,
     copies: Copies,
     ports: Vec<Port>,
     delivery: DeliveryPort,
@@ -288,7 +288,7 @@ impl Gateway {
             absent: AbsentSessions::new(parts.config.return_within),
             copies: Copies::new(first_records, parts.config.copies_retained_max, order),
             reception,
-            symbols: SymbolsUnderWay::default(),
+            reserved: ReservedNames::default(),
             ports,
             delivery: parts.delivery,
             recorder: parts.recorder,

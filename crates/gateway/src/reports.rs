@@ -102,7 +102,7 @@ impl Gateway {
             self.on_unaddressed(port, &event);
             return;
         };
-        self.symbols.settle(port, address.session_id, address.request_no);
+        self.reserved.settle(port, address.session_id, address.request_no);
         if address.reason != 0 {
             self.counters.engine_refusals.add_code(address.reason);
         }
@@ -197,7 +197,7 @@ impl Gateway {
         let Feedback::Refused { session_id, request_no, template_id, reason } = refused else {
             return;
         };
-        self.symbols.refused(port, session_id, request_no);
+        self.reserved.refused(port, session_id, request_no);
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         session.settled();
         let connection = session.connection;

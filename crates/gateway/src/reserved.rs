@@ -1,4 +1,5 @@
-//! Symbols that requests under way give to instruments, and identifiers that they define.
+//! Names that requests under way reserve: symbols that they give to instruments, and identifiers
+//! that they define.
 //!
 //! A new instrument is defined in the control partition, and a standing one is renamed in the
 //! partition that trades it: no engine orders the two, and the directory has neither before it is
@@ -46,15 +47,15 @@ struct Reserved {
     copies: u32,
 }
 
-/// The reserved symbols.
+/// The names that requests under way reserve.
 #[derive(Debug, Default)]
-pub(super) struct SymbolsUnderWay {
+pub(super) struct ReservedNames {
     by_request: BTreeMap<Pending, Reserved>,
     /// The number of requests that reserve it; never zero.
     counts: BTreeMap<ReservedName, u32>,
 }
 
-impl SymbolsUnderWay {
+impl ReservedNames {
     /// Checks that no request under way gives the symbol of this one to another instrument.
     pub(super) fn check(&self, request: &Request) -> Result<(), Refused> {
         let Some(named) = named_by(request) else { return Ok(()) };
@@ -190,97 +191,97 @@ mod tests {
     }
 
     /// Reserves the name of a request that is sequenced as it is.
-    fn reserve(symbols: &mut SymbolsUnderWay, port: usize, request: Request) {
-        symbols.reserve(port, &request, named_by(&request));
+    fn reserve(reserved: &mut ReservedNames, port: usize, request: Request) {
+        reserved.reserve(port, &request, named_by(&request));
     }
 
     #[test]
     fn a_symbol_is_reserved_until_its_request_is_answered() {
         let renames = field_bit::<DefineInstrument>("symbol");
         let taken = Err(("symbol", Reason::InvalidDefinition));
-        let mut symbols = SymbolsUnderWay::default();
-        reserve(&mut symbols, TRADING, request(5, 1, "ABC", renames));
+        let mut reserved = ReservedNames::default();
+        reserve(&mut reserved, TRADING, request(5, 1, "ABC", renames));
         for fields in [0, NEW, renames] {
-            assert_eq!(symbols.check(&request(9, 2, "ABC", fields)), taken, "{fields}");
-            assert_eq!(symbols.check(&request(9, 2, "ABD", fields)), Ok(()), "{fields}");
-            assert_eq!(symbols.check(&request(9, 1, "ABC", fields)), Ok(()), "its own");
+            assert_eq!(reserved.check(&request(9, 2, "ABC", fields)), taken, "{fields}");
+            assert_eq!(reserved.check(&request(9, 2, "ABD", fields)), Ok(()), "{fields}");
+            assert_eq!(reserved.check(&request(9, 1, "ABC", fields)), Ok(()), "its own");
         }
         let ticks = field_bit::<DefineInstrument>("tick_size");
-        assert_eq!(symbols.check(&request(9, 2, "ABC", ticks)), Ok(()), "it names nothing");
+        assert_eq!(reserved.check(&request(9, 2, "ABC", ticks)), Ok(()), "it names nothing");
         // Answers of other requests, and of the same number in the other partition.
-        symbols.settle(TRADING, SessionId(1), RequestNo(6));
-        symbols.settle(TRADING, SessionId(2), RequestNo(5));
-        symbols.settle(CONTROL, SessionId(1), RequestNo(5));
-        assert_eq!(symbols.check(&request(9, 2, "ABC", NEW)), taken);
-        symbols.settle(TRADING, SessionId(1), RequestNo(5));
-        assert_eq!(symbols.check(&request(9, 2, "ABC", NEW)), Ok(()));
+        reserved.settle(TRADING, SessionId(1), RequestNo(6));
+        reserved.settle(TRADING, SessionId(2), RequestNo(5));
+        reserved.settle(CONTROL, SessionId(1), RequestNo(5));
+        assert_eq!(reserved.check(&request(9, 2, "ABC", NEW)), taken);
+        reserved.settle(TRADING, SessionId(1), RequestNo(5));
+        assert_eq!(reserved.check(&request(9, 2, "ABC", NEW)), Ok(()));
     }
 
     #[test]
     fn each_of_two_requests_for_a_symbol_reserves_it_and_one_that_is_repeated_does_once() {
-        let mut symbols = SymbolsUnderWay::default();
-        reserve(&mut symbols, CONTROL, request(5, 1, "ABC", NEW));
-        reserve(&mut symbols, CONTROL, request(5, 1, "ABC", NEW));
-        reserve(&mut symbols, CONTROL, request(6, 1, "ABC", NEW));
+        let mut reserved = ReservedNames::default();
+        reserve(&mut reserved, CONTROL, request(5, 1, "ABC", NEW));
+        reserve(&mut reserved, CONTROL, request(5, 1, "ABC", NEW));
+        reserve(&mut reserved, CONTROL, request(6, 1, "ABC", NEW));
         let other = request(9, 2, "ABC", NEW);
         for (request_no, is_free) in [(5, false), (6, true)] {
-            symbols.settle(CONTROL, SessionId(1), RequestNo(request_no));
-            assert_eq!(symbols.check(&other).is_ok(), is_free, "behind {request_no}");
+            reserved.settle(CONTROL, SessionId(1), RequestNo(request_no));
+            assert_eq!(reserved.check(&other).is_ok(), is_free, "behind {request_no}");
         }
     }
 
     #[test]
     fn a_definition_behind_another_of_its_identifier_is_known_as_such_and_a_copy_is_not() {
-        let mut symbols = SymbolsUnderWay::default();
-        assert!(!symbols.is_defined_before(CONTROL, &firm(5, 11, 0)));
-        reserve(&mut symbols, CONTROL, firm(5, 11, 0));
-        assert!(symbols.is_defined_before(CONTROL, &firm(6, 11, 0)));
-        assert!(!symbols.is_defined_before(CONTROL, &firm(6, 12, 0)));
-        assert!(!symbols.is_defined_before(CONTROL, &firm(5, 11, 0)), "the same, sent again");
-        assert_eq!(symbols.check(&firm(6, 11, 0)), Ok(()));
-        symbols.settle(CONTROL, SessionId(1), RequestNo(5));
-        assert!(!symbols.is_defined_before(CONTROL, &firm(6, 11, 0)));
+        let mut reserved = ReservedNames::default();
+        assert!(!reserved.is_defined_before(CONTROL, &firm(5, 11, 0)));
+        reserve(&mut reserved, CONTROL, firm(5, 11, 0));
+        assert!(reserved.is_defined_before(CONTROL, &firm(6, 11, 0)));
+        assert!(!reserved.is_defined_before(CONTROL, &firm(6, 12, 0)));
+        assert!(!reserved.is_defined_before(CONTROL, &firm(5, 11, 0)), "the same, sent again");
+        assert_eq!(reserved.check(&firm(6, 11, 0)), Ok(()));
+        reserved.settle(CONTROL, SessionId(1), RequestNo(5));
+        assert!(!reserved.is_defined_before(CONTROL, &firm(6, 11, 0)));
         // One that names its fields is a change of something that the directory has.
-        reserve(&mut symbols, CONTROL, firm(7, 11, field_bit::<DefineFirm>("live_orders_max")));
-        assert!(!symbols.is_defined_before(CONTROL, &firm(8, 11, 0)));
+        reserve(&mut reserved, CONTROL, firm(7, 11, field_bit::<DefineFirm>("live_orders_max")));
+        assert!(!reserved.is_defined_before(CONTROL, &firm(8, 11, 0)));
     }
 
     #[test]
     fn a_definition_behind_a_change_whose_definition_is_refused_is_a_new_one() {
         let limit = field_bit::<DefineFirm>("live_orders_max");
-        let mut symbols = SymbolsUnderWay::default();
-        reserve(&mut symbols, CONTROL, firm(5, 11, 0));
+        let mut reserved = ReservedNames::default();
+        reserve(&mut reserved, CONTROL, firm(5, 11, 0));
         // The second is made a change, the first is refused: the second will be too.
         let change = named_by(&firm(6, 11, limit));
-        symbols.reserve(CONTROL, &firm(6, 11, 0), change);
-        symbols.settle(CONTROL, SessionId(1), RequestNo(5));
-        assert!(!symbols.is_defined_before(CONTROL, &firm(7, 11, 0)));
+        reserved.reserve(CONTROL, &firm(6, 11, 0), change);
+        reserved.settle(CONTROL, SessionId(1), RequestNo(5));
+        assert!(!reserved.is_defined_before(CONTROL, &firm(7, 11, 0)));
         // A copy is like the first, also behind a later definition.
-        reserve(&mut symbols, CONTROL, firm(7, 11, 0));
-        assert!(symbols.is_defined_before(CONTROL, &firm(8, 11, 0)));
-        symbols.reserve(CONTROL, &firm(8, 11, 0), change);
+        reserve(&mut reserved, CONTROL, firm(7, 11, 0));
+        assert!(reserved.is_defined_before(CONTROL, &firm(8, 11, 0)));
+        reserved.reserve(CONTROL, &firm(8, 11, 0), change);
         for (request_no, is_behind) in [(6, true), (7, false), (8, true)] {
-            assert_eq!(symbols.is_defined_before(CONTROL, &firm(request_no, 11, 0)), is_behind);
+            assert_eq!(reserved.is_defined_before(CONTROL, &firm(request_no, 11, 0)), is_behind);
         }
-        symbols.settle(CONTROL, SessionId(1), RequestNo(6));
-        symbols.refused(CONTROL, SessionId(1), RequestNo(8));
-        assert!(symbols.is_defined_before(CONTROL, &firm(9, 11, 0)), "the seventh is under way");
+        reserved.settle(CONTROL, SessionId(1), RequestNo(6));
+        reserved.refused(CONTROL, SessionId(1), RequestNo(8));
+        assert!(reserved.is_defined_before(CONTROL, &firm(9, 11, 0)), "the seventh is under way");
     }
 
     #[test]
     fn a_copy_that_is_refused_does_not_free_the_symbol_of_the_one_before() {
-        let mut symbols = SymbolsUnderWay::default();
+        let mut reserved = ReservedNames::default();
         let other = request(9, 2, "ABC", NEW);
         for copies in 1..=2 {
-            reserve(&mut symbols, CONTROL, request(5, 1, "ABC", NEW));
+            reserve(&mut reserved, CONTROL, request(5, 1, "ABC", NEW));
             for _ in 1..copies {
-                reserve(&mut symbols, CONTROL, request(5, 1, "ABC", NEW));
-                symbols.refused(CONTROL, SessionId(1), RequestNo(5));
-                assert!(symbols.check(&other).is_err());
+                reserve(&mut reserved, CONTROL, request(5, 1, "ABC", NEW));
+                reserved.refused(CONTROL, SessionId(1), RequestNo(5));
+                assert!(reserved.check(&other).is_err());
             }
-            symbols.refused(CONTROL, SessionId(1), RequestNo(5));
-            assert_eq!(symbols.check(&other), Ok(()));
+            reserved.refused(CONTROL, SessionId(1), RequestNo(5));
+            assert_eq!(reserved.check(&other), Ok(()));
         }
-        symbols.refused(CONTROL, SessionId(1), RequestNo(5));
+        reserved.refused(CONTROL, SessionId(1), RequestNo(5));
     }
 }
