@@ -19,7 +19,9 @@ const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   tidy --write-ratchet
                    write xtask/ratchet.txt anew from today's sizes, for merges; may raise entries
   commits          fail where a commit since the one in xtask/commits-since.txt has no body
-  passed OUTPUT    fail where a page names a test that did not pass in this output of cargo test
+  passed OUTPUT [SKIPS]
+                   fail where a page names a test that did not pass in this output of cargo test,
+                   and list the named ones that were skipped, by the file of their reports
   prose            list every place that counts against the limits of prose
   plants           list the planted bugs of all crates
   tuples           list every function that takes a tuple
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         ["passed", output] => std::fs::read(output)
             .and_then(|output| tidy::not_passed(&root, &String::from_utf8_lossy(&output)))
             .map(|findings| found(&findings)),
+        ["passed", output, skips] => passed(&root, output, skips),
         ["prose"] => tidy::prose(&root).map(|places| {
             places.iter().for_each(|place| println!("{place}"));
             ExitCode::SUCCESS
@@ -65,6 +68,19 @@ fn main() -> ExitCode {
         eprintln!("xtask: {error}");
         ExitCode::from(2)
     })
+}
+
+/// Judges the named tests, and lists those that were skipped: they are not proven here.
+fn passed(root: &Path, output: &str, skips: &str) -> io::Result<ExitCode> {
+    // No test was skipped if there is no file.
+    let reports = match std::fs::read(skips) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        reports => reports?,
+    };
+    let skipped = tidy::skipped(root, &String::from_utf8_lossy(&reports))?;
+    skipped.iter().for_each(|finding| println!("not proven here: {finding}"));
+    let output = std::fs::read(output)?;
+    Ok(found(&tidy::not_passed(root, &String::from_utf8_lossy(&output))?))
 }
 
 fn commits(root: &Path) -> io::Result<ExitCode> {

@@ -136,6 +136,15 @@ pub fn not_passed(root: &Path, output: &str) -> io::Result<Vec<Finding>> {
     Ok(named_tests::not_passed(&Tree::read(root)?, output))
 }
 
+/// The tests named on pages that were skipped, by their reports (`crates/skip`).
+///
+/// # Errors
+///
+/// When a file of the tree cannot be read.
+pub fn skipped(root: &Path, reports: &str) -> io::Result<Vec<Finding>> {
+    Ok(named_tests::skipped(&Tree::read(root)?, reports))
+}
+
 /// Every place that counts against the limits of prose, in the ratchet or not.
 ///
 /// # Errors

@@ -8,7 +8,7 @@
 //! `./x test` also checks that each named test has passed, by the output of Cargo: a test that a
 //! condition leaves out of the build proves nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
 use super::source::Source;
@@ -131,6 +131,26 @@ pub(crate) fn not_passed(tree: &Tree, output: &str) -> Vec<Finding> {
     missing.map(|named| named.finding("and no test of that name has passed")).collect()
 }
 
+/// Returns the named tests that were skipped, whole or in part, by the lines of their reports:
+/// program, test, need and reason, between tabs (`crates/skip`). They prove nothing here.
+pub(crate) fn skipped(tree: &Tree, reports: &str) -> Vec<Finding> {
+    let report = |line| {
+        let [_, test, need, _] = <[&str; 4]>::try_from(tabbed(line)).ok()?;
+        Some((test.rsplit("::").next()?, need))
+    };
+    let needs: BTreeMap<&str, &str> = reports.lines().filter_map(report).collect();
+    let named = on_operators_page(tree).chain(on_testing_pages(tree));
+    let found = named.filter_map(|named| {
+        let need = needs.get(named.name)?;
+        Some(named.finding(&format!("which was skipped: it needs {need}")))
+    });
+    found.collect()
+}
+
+fn tabbed(line: &str) -> Vec<&str> {
+    line.split('\t').collect()
+}
+
 /// Returns the test's name if it is a line such as `test module::name ... ok`.
 fn passed_test(line: &str) -> Option<&str> {
     let path = line.strip_prefix("test ")?.strip_suffix(" ... ok")?;
@@ -235,6 +255,25 @@ mod tests {
             let line = format!("test it_is_kept_as_it_was ... {outcome}\n");
             assert_eq!(count(&format!("{one}{line}")), 1, "{line}");
         }
+    }
+
+    #[test]
+    fn a_named_test_that_was_skipped_is_told_with_its_need() {
+        let page = "| a bug | `it_is_kept_as_it_was` |\n";
+        let tree = Tree::of(&[("docs/testing/a.md", page), (PAGE, "## A\n\nDo (tests: `one`).\n")]);
+        let told = |reports: &str| {
+            skipped(&tree, reports).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(told("system\ta::other\tFUSE\tno device\n"), Vec::<String>::new());
+        let reports = "system\ta::it_is_kept_as_it_was\tFUSE\tno device\nsystem\tone\tptrace\tx\n";
+        assert_eq!(
+            told(reports),
+            [
+                format!("{PAGE}:3: names `one`, which was skipped: it needs ptrace"),
+                "docs/testing/a.md:1: names `it_is_kept_as_it_was`, which was skipped: it needs FUSE"
+                    .to_owned(),
+            ]
+        );
     }
 
     #[test]
