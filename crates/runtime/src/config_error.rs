@@ -48,6 +48,18 @@ pub enum ConfigError {
         /// Its address.
         address: SocketAddr,
     },
+    /// A listener takes a password from other machines, and its protocol has no TLS.
+    #[error(
+        "{key} = {address}: other machines can reach it, and its password comes in clear: choose \
+         an address of this machine alone, or clear_text_allowed = true where that network is \
+         private"
+    )]
+    ClearPassword {
+        /// The key of the listener.
+        key: &'static str,
+        /// Its address.
+        address: SocketAddr,
+    },
     /// A value is out of range.
     #[error("{key} = {value} is out of range: want {want}")]
     OutOfRange {

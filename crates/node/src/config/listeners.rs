@@ -10,7 +10,7 @@ use weir_runtime::ConfigError;
 
 use super::Config;
 
-/// The keys of listeners with a logon. `web` has a rule of its own, since it has no TLS.
+/// The keys of listeners with a logon that `[tls]` makes secret. `web` has a rule of its own.
 const WITH_KEYS: [&str; 4] =
     ["listen", "ingest.listen", "subscriptions.listen", "market_gateway.listen"];
 
@@ -23,13 +23,23 @@ pub struct Listener {
     pub address: SocketAddr,
     /// True for datagrams, whose ports are not those of connections.
     is_udp: bool,
-    /// True where clients log on, and speak TLS by `[tls]`.
-    takes_keys: bool,
+    takes: Takes,
+}
+
+/// The secrets that come to a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    /// Keys, and with `[tls]` through TLS.
+    Keys,
+    /// A password, always in clear.
+    Password,
 }
 
 impl Listener {
     fn tcp(key: &'static str, address: SocketAddr) -> Listener {
-        Listener { key, address, is_udp: false, takes_keys: WITH_KEYS.contains(&key) }
+        let takes = if WITH_KEYS.contains(&key) { Takes::Keys } else { Takes::Nothing };
+        Listener { key, address, is_udp: false, takes }
     }
 
     /// Returns true if the two cannot be open at the same time.
@@ -55,14 +65,19 @@ impl Config {
             ("web.listen", self.web.as_ref().map(|web| web.listen)),
             ("ingest.listen", self.ingest.as_ref().map(|ingest| ingest.listen)),
             ("subscriptions.listen", self.subscriptions.as_ref().map(|broker| broker.listen)),
-            ("market_publisher.snapshots", publish.and_then(|publish| publish.snapshots)),
         ];
         let tcp = tcp.into_iter().filter_map(|(key, at)| Some(Listener::tcp(key, at?)));
+        let snapshots = publish.and_then(|publish| {
+            let has_login = publish.snapshots_username.is_some();
+            let takes = if has_login { Takes::Password } else { Takes::Nothing };
+            let listener = Listener::tcp("market_publisher.snapshots", publish.snapshots?);
+            Some(Listener { takes, ..listener })
+        });
         let requests = publish.map(|publish| Listener {
             is_udp: true,
             ..Listener::tcp("market_publisher.requests", publish.requests.into())
         });
-        tcp.chain(requests).chain(self.flush_listeners()).collect()
+        tcp.chain(snapshots).chain(requests).chain(self.flush_listeners()).collect()
     }
 
     /// Returns the listeners of a market-data gateway: each flush thread has the following port.
@@ -83,14 +98,21 @@ impl Config {
     /// machines. The command line may have changed addresses and TLS.
     ///
     /// # Errors
-    /// [`ConfigError::SameAddress`] and [`ConfigError::ClearText`].
+    /// [`ConfigError::SameAddress`], [`ConfigError::ClearText`] and [`ConfigError::ClearPassword`].
     pub fn check_listeners(&self) -> Result<(), ConfigError> {
         let all = self.listeners();
-        let is_clear = self.tls.is_none() && !self.clear_text_allowed;
+        let is_clear = |takes: Takes| match takes {
+            Takes::Nothing => false,
+            Takes::Keys => self.tls.is_none() && !self.clear_text_allowed,
+            Takes::Password => !self.clear_text_allowed,
+        };
         for (index, listener) in all.iter().enumerate() {
-            if is_clear && listener.takes_keys && !listener.address.ip().is_loopback() {
+            if is_clear(listener.takes) && !listener.address.ip().is_loopback() {
                 let (key, address) = (listener.key, listener.address);
-                return Err(ConfigError::ClearText { key, address });
+                return Err(match listener.takes {
+                    Takes::Password => ConfigError::ClearPassword { key, address },
+                    _ => ConfigError::ClearText { key, address },
+                });
             }
             if let Some(other) = all[..index].iter().find(|other| other.excludes(listener)) {
                 let (first, second, address) = (other.key, listener.key, listener.address);
@@ -165,6 +187,20 @@ mod tests {
             let tls = format!("{text}[tls]\ncertificate = \"a\"\nkey = \"b\"\n");
             assert_eq!(check(&tls), Ok(()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_password_in_clear_is_refused_from_other_machines_with_tls_too() {
+        let publish = "[market_publisher]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:2\"\n";
+        let login = format!("{publish}snapshots_username = \"u\"\nsnapshots = ");
+        let far = format!("{login}\"0.0.0.0:1\"\n");
+        for tls in ["", "[tls]\ncertificate = \"a\"\nkey = \"b\"\n"] {
+            let error = check(&format!("{far}{tls}")).unwrap_err();
+            assert!(error.contains("market_publisher.snapshots = 0.0.0.0:1"), "{error}");
+        }
+        assert_eq!(check(&format!("clear_text_allowed = true\n{far}")), Ok(()));
+        assert_eq!(check(&format!("{login}\"127.0.0.1:1\"\n")), Ok(()));
+        assert_eq!(check(&format!("{publish}snapshots = \"0.0.0.0:1\"\n")), Ok(()), "no login");
     }
 
     #[test]
