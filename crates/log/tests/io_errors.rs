@@ -5,10 +5,12 @@
 
 mod support;
 
-use support::{batch_of, config, read_all};
+use support::{append, batch_of, config, read_all};
 use weir_io::disk::sim::CrashChoice;
 use weir_io::{SimDisk, SimFaults};
-use weir_log::{Append, Durability, EmbeddedLog, LogError, Poll, SequencedLog};
+use weir_log::{
+    Append, Durability, EmbeddedLog, LogError, Poll, SegmentKind, SequencedLog, inspect,
+};
 use weir_types::{Nanos, Position};
 
 const BATCHES: u64 = 40;
@@ -196,4 +198,34 @@ fn full_disk(level: Durability, full_from: u64) {
     drop(log);
     let lost = disk.after_power_loss(CrashChoice::LoseAll);
     check_whole(&lost, level, position, &format!("{level}, full from {full_from}"));
+}
+
+/// Returns the end of the newest segment of a log that was closed, `full` at the closing mark.
+fn end_after_close(level: Durability, full: bool) -> u64 {
+    let disk = SimDisk::new(9);
+    let (mut log, _) = EmbeddedLog::open(config(level), disk.clone()).unwrap();
+    append(&mut log, &[entry(1)]);
+    log.flush_blocking().unwrap();
+    if full {
+        disk.set_faults(SimFaults { full_from: Some(0), ..SimFaults::default() });
+        log.close().unwrap_err();
+        disk.set_faults(SimFaults::default());
+        let refused = log.append(log.epoch(), Nanos(9), &batch_of(&[entry(2)]));
+        assert_eq!(refused, Append::NotLeader, "its end is queued");
+        log.do_work(Nanos(1_000_000_000)).unwrap();
+    }
+    log.close().unwrap();
+    log.close().unwrap();
+    drop(log);
+    let mut disk = disk.after_power_loss(CrashChoice::LoseAll);
+    let found = inspect(&mut disk, SegmentKind::Command).unwrap().expect("there is a log");
+    assert!(found.clean, "level {level}, full {full}");
+    found.segments.last().unwrap().1
+}
+
+#[test]
+fn a_close_that_found_the_disk_full_is_finished_by_the_next_with_one_mark() {
+    for level in [Durability::Memory, Durability::Os, Durability::Disk] {
+        assert_eq!(end_after_close(level, true), end_after_close(level, false), "level {level}");
+    }
 }

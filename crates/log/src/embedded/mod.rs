@@ -347,11 +347,10 @@ impl<D: Disk> EmbeddedLog<D> {
     /// As [`SequencedLog::do_work`].
     pub fn close(&mut self) -> Result<(), LogError> {
         if self.closed {
-            return Ok(());
+            // The mark is queued or written: after a failure its write is tried again.
+            return self.drain();
         }
-        self.settle(FrameKind::Close)?;
-        self.closed = true;
-        Ok(())
+        self.settle(FrameKind::Close)
     }
 
     /// Returns the disk after all appended entries are synced and all operations have ended.

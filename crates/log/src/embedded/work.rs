@@ -401,13 +401,14 @@ impl<D: Disk> EmbeddedLog<D> {
         }
         self.committed = Position(self.head.position_next.0 - 1);
         if kind == FrameKind::Close || self.unmarked {
+            self.closed = kind == FrameKind::Close;
             self.put_mark(kind);
         }
         self.drain()
     }
 
     /// Works until nothing is queued and no operation is in flight that a mark depends on.
-    fn drain(&mut self) -> Result<(), LogError> {
+    pub(super) fn drain(&mut self) -> Result<(), LogError> {
         loop {
             let now = self.now;
             let worked = self.do_work(now)?;
