@@ -9,7 +9,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use weir_io::RealDisk;
+use weir_io::{Disk, RealDisk};
 use weir_log::{Append, Batch, EmbeddedLog, LogError, Poll, SequencedLog};
 use weir_types::{Epoch, Nanos, Position};
 
@@ -41,9 +41,14 @@ impl Drop for ClosingLog {
         if std::thread::panicking() {
             return;
         }
-        if let Err(error) = self.0.close() {
-            tracing::warn!(%error, "the command log has no closing mark: it ends as after a crash");
-        }
+        close(&mut self.0);
+    }
+}
+
+/// Closes a command log that nobody has any more, and tells why it could not be.
+pub(crate) fn close<D: Disk>(log: &mut EmbeddedLog<D>) {
+    if let Err(error) = log.close() {
+        tracing::warn!(%error, "the command log has no closing mark: it ends as after a crash");
     }
 }
 

@@ -36,7 +36,7 @@ use weir_types::{Durability, Epoch, PartitionId, Position};
 use weir_wire::Command;
 
 use crate::PartitionFigures;
-use crate::closing_log::ClosingLog;
+use crate::closing_log::{self, ClosingLog};
 use crate::dirs::{PartitionDirs, RESTORE_UNFINISHED};
 use crate::event_reader::EventReader;
 use crate::holds::Holds;
@@ -334,10 +334,10 @@ impl FoundDirectory {
     /// When an entry of the log is no command, or a disk fails.
     pub fn recover(self) -> anyhow::Result<RecoveredPartition> {
         let FoundDirectory { found, partition_id, dirs, event_memory_bytes, mut notes } = self;
+        let memory_bytes = usize::try_from(event_memory_bytes)?;
         let rebuilt = found.rebuild().with_context(|| place_of(partition_id, &dirs))?;
         notes.extend(rebuilt.notes);
         let first_event = rebuilt.events.first_record().0;
-        let memory_bytes = usize::try_from(event_memory_bytes)?;
         let tail_config = TailConfig::new(memory_bytes, rebuilt.event_count + 1);
         let (tail, tail_handle) = weir_log::tail_in(tail_config, rebuilt.log.epochs());
         Ok(RecoveredPartition {
@@ -408,38 +408,57 @@ impl<D: Disk, S: Disk> FoundPartition<D, S> {
     /// # Errors
     /// The same as those of [`FoundDirectory::recover`].
     pub fn rebuild(self) -> anyhow::Result<Rebuilt<D>> {
-        let FoundPartition { log, mut base, mut place, events, mut notes } = self;
-        let partition_id = place.engine.partition_id;
+        let FoundPartition { log, base, place, events, mut notes } = self;
         let (mut log, report) = log.open().context("the command log")?;
-        tell(partition_id, &report, &mut notes);
-        // Only now: a refused start leaves all snapshots where they are.
-        place.store.remove_after(Position(log.next_position().0 - 1))?;
-        let resume_at = Position(base.event_count + 1);
-        let (mut events, _) = events.open(resume_at).context("the event log")?;
+        tell(place.engine.partition_id, &report, &mut notes);
         let snapshot = base.engine.position();
-        let from = snapshot.next();
-        replay(&mut base, &mut log, from, &mut events)?;
-        if events.first_record().0 > base.event_count + 1 {
-            // It has only events of commands that are lost, and those that it had before are past
-            // the retention: it begins anew with the first event that can be emitted again.
-            notes.push(format!(
-                "partition {partition_id}: the event log begins with event {}, and the commands \
-                 cause {}: it begins anew",
-                events.first_record(),
-                base.event_count
-            ));
-            base = load_snapshot(&mut place.store, &place.engine, snapshot, &mut notes)?;
-            events = events.begin_again(Position(base.event_count + 1))?;
-            replay(&mut base, &mut log, from, &mut events)?;
+        match bring_to_end(base, place, &mut log, events, &mut notes) {
+            Ok((Base { engine, event_count }, events)) => {
+                Ok(Rebuilt { engine, log, events, event_count, snapshot, notes })
+            }
+            Err(error) => {
+                closing_log::close(&mut log);
+                Err(error)
+            }
         }
-        if plant::is(Plant::TailAppliedTwice) {
-            replay(&mut base, &mut log, from, &mut events)?;
-        }
-        let mut events = events.cut_after(Position(base.event_count))?;
-        events.flush_blocking()?;
-        let Base { engine, event_count } = base;
-        Ok(Rebuilt { engine, log, events, event_count, snapshot, notes })
     }
+}
+
+/// Brings the engine and the event log to the end of the open command log.
+fn bring_to_end<D: Disk, S: Disk>(
+    mut base: Base,
+    mut place: OlderBases<S>,
+    log: &mut EmbeddedLog<D>,
+    events: FoundEvents<D>,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<(Base, EventLog<D>)> {
+    let partition_id = place.engine.partition_id;
+    // Only now: a refused start leaves all snapshots where they are.
+    place.store.remove_after(Position(log.next_position().0 - 1))?;
+    let resume_at = Position(base.event_count + 1);
+    let (mut events, _) = events.open(resume_at).context("the event log")?;
+    let snapshot = base.engine.position();
+    let from = snapshot.next();
+    replay(&mut base, log, from, &mut events)?;
+    if events.first_record().0 > base.event_count + 1 {
+        // It has only events of commands that are lost, and those that it had before are past
+        // the retention: it begins anew with the first event that can be emitted again.
+        notes.push(format!(
+            "partition {partition_id}: the event log begins with event {}, and the commands \
+             cause {}: it begins anew",
+            events.first_record(),
+            base.event_count
+        ));
+        base = load_snapshot(&mut place.store, &place.engine, snapshot, notes)?;
+        events = events.begin_again(Position(base.event_count + 1))?;
+        replay(&mut base, log, from, &mut events)?;
+    }
+    if plant::is(Plant::TailAppliedTwice) {
+        replay(&mut base, log, from, &mut events)?;
+    }
+    let mut events = events.cut_after(Position(base.event_count))?;
+    events.flush_blocking()?;
+    Ok((base, events))
 }
 
 impl RecoveredPartition {

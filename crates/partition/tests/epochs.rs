@@ -6,9 +6,9 @@ mod support;
 
 use std::path::Path;
 
-use support::settings;
-use weir_io::WakeFd;
-use weir_log::SequencedLog;
+use support::{COMMANDS, EVENTS, Running, SNAPSHOTS, disks_at, settings};
+use weir_io::{SimDisk, SimFaults, WakeFd};
+use weir_log::{SegmentKind, SequencedLog, inspect};
 use weir_partition::recovery::{RecoveredPartition, RecoverySettings, find_in_directory};
 use weir_types::{Durability, Epoch, PartitionId};
 
@@ -48,4 +48,38 @@ fn a_start_that_is_refused_when_the_logs_are_open_ends_no_epoch() {
         let refused = start_at(dir.path(), Durability::Memory);
         assert_eq!((refused.epoch, refused.log.epoch()), (Epoch(1), Epoch(1)));
     }
+}
+
+#[test]
+fn a_start_that_a_disk_ends_when_the_command_log_is_open_leaves_it_closed() {
+    let disks = disks_at(Durability::Memory);
+    let mut running = Running::new(&disks);
+    running.append(300);
+    assert!(running.snapshot());
+    running.append(100);
+    running.close();
+    let disks = disks.map(SimDisk::after_process_crash);
+    let mut failures = [0; 3];
+    for which in [EVENTS, SNAPSHOTS] {
+        for at in 0..60 {
+            let faults = [
+                SimFaults { read_fails_at: Some(at), ..SimFaults::default() },
+                SimFaults { write_fails_at: Some(at), ..SimFaults::default() },
+                SimFaults { sync_fails_at: Some(at), ..SimFaults::default() },
+                SimFaults { full_from: Some(at), ..SimFaults::default() },
+            ];
+            for fault in faults {
+                let disks = disks.map(SimDisk::after_process_crash);
+                disks.0[which].set_faults(fault.clone());
+                if disks.start().is_ok() {
+                    continue;
+                }
+                failures[which] += 1;
+                let mut commands = disks.0[COMMANDS].after_process_crash();
+                let found = inspect(&mut commands, SegmentKind::Command).unwrap().unwrap();
+                assert!(found.clean, "directory {which}, {fault:?}");
+            }
+        }
+    }
+    assert!(failures[EVENTS] > 10 && failures[SNAPSHOTS] > 0, "{failures:?}");
 }
