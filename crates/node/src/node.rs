@@ -38,7 +38,7 @@ mod threads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use weir_delivery::TokenKeys;
@@ -59,8 +59,6 @@ use crate::status::NodeStatus;
 
 /// The control partition.
 const CONTROL: PartitionId = PartitionId(0);
-/// The time that the gateway has to submit its remaining input when the node stops.
-const DRAIN_TIME: Duration = Duration::from_millis(20);
 
 /// A running node.
 pub struct Node {
@@ -212,15 +210,16 @@ impl Node {
     /// sessions a logout, and writes the files' closing marks.
     ///
     /// # Panics
-    /// When a thread panicked.
+    /// When a thread panicked: at the end, with its panic.
     pub fn stop(&mut self) {
-        self.draining.store(true, Ordering::Relaxed);
-        std::thread::sleep(DRAIN_TIME);
         // In the order of the data flow: newcomers, partitions, gateway, delivery, keeper, shadows.
-        threads::stop_in_order(&mut self.threads);
+        let outcome = threads::stop_in_order(&mut self.threads, &self.draining);
         // Last, since readers over HTTP have their reason from the threads that answer them.
         if let Some(web) = &mut self.web {
             web.stop();
+        }
+        if let Err(panic) = outcome {
+            std::panic::resume_unwind(panic);
         }
     }
 }

@@ -468,13 +468,9 @@ impl RunningThread {
 
     /// Waits until the thread has ended.
     ///
-    /// # Panics
-    /// When the thread panicked: the panic is propagated.
-    pub fn join(&mut self) {
-        if let Some(thread) = self.thread.take()
-            && let Err(panic) = thread.join()
-        {
-            std::panic::resume_unwind(panic);
-        }
+    /// # Errors
+    /// The panic that ended it.
+    pub fn join(&mut self) -> std::thread::Result<()> {
+        self.thread.take().map_or(Ok(()), JoinHandle::join)
     }
 }

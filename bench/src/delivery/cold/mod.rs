@@ -109,7 +109,7 @@ pub fn run(args: ColdArgs) -> anyhow::Result<()> {
     }
     let pairs = pairs(&mut rig, &args, &all, &mut head);
     thread.ask_to_stop();
-    thread.join();
+    anyhow::ensure!(thread.join().is_ok(), "the thread of the archive panicked");
     let report = rig.figures.report(SOURCE);
     let result = json!({
         "name": "delivery-cold", "rows": args.rows, "attributes": args.attributes,

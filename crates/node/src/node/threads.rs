@@ -4,6 +4,7 @@
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use weir_gateway::Gateway;
 use weir_io::WakeFd;
@@ -19,6 +20,9 @@ use weir_web::HubAgent;
 use super::assembly::Assembly;
 use super::builder::Views;
 use super::probes::KEEPER_SHARE;
+
+/// The time that the gateway has to submit its remaining input when the node stops.
+const DRAIN_TIME: Duration = Duration::from_millis(20);
 
 /// With few cores, an order's sender gets its answer before the followers.
 pub const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
@@ -81,18 +85,30 @@ impl StartingThreads {
 impl Drop for StartingThreads {
     fn drop(&mut self) {
         if !self.threads.is_empty() {
-            self.draining.store(true, Ordering::Relaxed);
-            stop_in_order(&mut self.threads);
+            // A start that fails has an error of its own, and the panic was told when it came.
+            let _ = stop_in_order(&mut self.threads, &self.draining);
         }
     }
 }
 
-/// Stops threads one after the other: each has received all from those before it when it stops.
-pub(super) fn stop_in_order(threads: &mut [RunningThread]) {
+/// Stops the threads of a node: takes no more input, then ends them one after the other, so that
+/// each has received all from those before it when it stops. One that had panicked leaves the
+/// others to their end: their sessions get a logout, and their files closing marks.
+///
+/// # Errors
+/// The first panic that ended a thread.
+pub(super) fn stop_in_order(
+    threads: &mut [RunningThread],
+    draining: &AtomicBool,
+) -> std::thread::Result<()> {
+    draining.store(true, Ordering::Relaxed);
+    std::thread::sleep(DRAIN_TIME);
+    let mut outcome = Ok(());
     for thread in threads {
         thread.ask_to_stop();
-        thread.join();
+        outcome = outcome.and(thread.join());
     }
+    outcome
 }
 
 /// The agents of the order path.
@@ -237,4 +253,61 @@ pub(super) fn checkpoints_thread() -> Runner {
 /// Returns the thread of the partitions' shadow engines.
 pub(super) fn shadows() -> Runner {
     background("shadows", shadow_agent::share())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use weir_types::Nanos;
+
+    use super::*;
+
+    /// An agent that panics at its first cycle, or notes its end.
+    struct Ending {
+        name: &'static str,
+        panics: bool,
+        ended: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl Agent for Ending {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn do_work(&mut self, _now: Nanos) -> usize {
+            assert!(!self.panics, "the panic of {}", self.name);
+            0
+        }
+
+        fn next_deadline(&self, _now: Nanos) -> Option<Nanos> {
+            None
+        }
+
+        fn stop(&mut self, _now: Nanos) -> bool {
+            self.ended.lock().unwrap().push(self.name);
+            true
+        }
+    }
+
+    #[test]
+    fn a_thread_that_panicked_leaves_those_behind_it_to_their_end() {
+        let ended = Arc::new(Mutex::new(Vec::new()));
+        let agents = [("newcomers", true), ("partition", false), ("shadows", false)];
+        let mut threads = agents.map(|(name, panics)| {
+            let agent = Ending { name, panics, ended: ended.clone() };
+            Runner::new(name, Wake::new(), WaitStrategy::default())
+                .with_agent(agent)
+                .start()
+                .unwrap()
+        });
+        while !threads[0].is_finished() {
+            std::thread::yield_now();
+        }
+        let draining = AtomicBool::new(false);
+        let panic = stop_in_order(&mut threads, &draining).unwrap_err();
+        assert!(panic.downcast_ref::<String>().unwrap().contains("the panic of newcomers"));
+        assert_eq!(*ended.lock().unwrap(), ["partition", "shadows"]);
+        assert!(draining.into_inner());
+    }
 }
