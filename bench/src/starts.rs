@@ -94,17 +94,24 @@ fn write_config(args: &StartsArgs, dir: &Path) -> anyhow::Result<()> {
     std::fs::write(dir.join("weir.toml"), text).context("the node's configuration")
 }
 
-/// Starts the node several times; returns the median time and the sizes at the end.
+/// Starts the node several times; returns the median times and the sizes at the end.
 fn measure(args: &StartsArgs, dir: &Path) -> anyhow::Result<Value> {
     let mut seconds = Vec::new();
+    let mut parts: [Vec<f64>; 3] = Default::default();
     let mut last = (0, Value::Null);
     for _ in 0..args.starts {
         let begun = Instant::now();
         let node = Node::start(dir)?;
         seconds.push(begun.elapsed().as_secs_f64());
+        let told = node.told_parts()?;
+        parts.iter_mut().zip(told).for_each(|(all, one)| all.push(one));
         last = node.partition()?;
     }
     seconds.sort_by(f64::total_cmp);
+    let [recovery, gateway, order_state] = parts.map(|mut all| {
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    });
     let (commands, row) = last;
     let files = ["commands", "events", "snapshots", "gateway", "store"];
     let sizes = files.map(|name| (name, bytes_in(&dir.join("node/partition-1").join(name))));
@@ -114,6 +121,11 @@ fn measure(args: &StartsArgs, dir: &Path) -> anyhow::Result<Value> {
         "seconds": seconds[seconds.len() / 2],
         "seconds_min": seconds[0],
         "seconds_max": seconds[seconds.len() - 1],
+        "recovery_seconds": recovery,
+        "gateway_seconds": gateway,
+        "order_state_seconds": order_state,
+        "held_bytes": row["held_bytes"],
+        "held_by": row["held_by"],
         "log_bytes": sizes[0].1 + sizes[1].1,
         "bytes": sizes.iter().map(|(name, bytes)| ((*name).to_owned(), json!(bytes)))
             .collect::<serde_json::Map<_, _>>(),
@@ -138,6 +150,7 @@ struct Node {
     address: String,
     http: String,
     dir: std::path::PathBuf,
+    log: std::path::PathBuf,
 }
 
 impl Node {
@@ -149,6 +162,7 @@ impl Node {
             .arg("--dir")
             .arg(dir.join("node"))
             .args(["--durability", "os", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args(["--log-format", "json"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(dir.join("node.log")).context("the node's log")?)
@@ -162,11 +176,33 @@ impl Node {
             word.map(str::to_owned).with_context(|| format!("no {name} in {line:?}"))
         };
         let (address, http) = (place("order-entry="), place("http="));
-        let mut node =
-            Node { process, address: String::new(), http: String::new(), dir: dir.join("node") };
+        let mut node = Node {
+            process,
+            address: String::new(),
+            http: String::new(),
+            dir: dir.join("node"),
+            log: dir.join("node.log"),
+        };
         // Assigned after the process has its owner, which ends it on an error.
         (node.address, node.http) = (address?, http?);
         Ok(node)
+    }
+
+    /// Returns the seconds of the parts of the start, as the node told them: the recovery of all
+    /// partitions, the gateway, order state.
+    fn told_parts(&self) -> anyhow::Result<[f64; 3]> {
+        let said = std::fs::read_to_string(&self.log).context("the node's log")?;
+        let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let lines: Vec<Value> = lines.collect();
+        let sum = |message: &str, name: &str| -> anyhow::Result<f64> {
+            let mut found = lines.iter().filter(|line| line["message"] == message).peekable();
+            ensure!(found.peek().is_some(), "no line {message:?} in the node's log");
+            let seconds = found.map(|line| line[name].as_f64());
+            seconds.sum::<Option<f64>>().with_context(|| format!("no {name} in {message:?}"))
+        };
+        let recovery = sum("recovered", "seconds")?;
+        let gateway = sum("views built", "gateway_seconds")?;
+        Ok([recovery, gateway, sum("views built", "order_state_seconds")?])
     }
 
     /// Returns the position of the trading partition, and its figures.

@@ -72,7 +72,20 @@ pub struct Node {
     reload: Option<Reload>,
     token_keys: TokenKeys,
     recoveries: Vec<Recovery>,
+    times: StartTimes,
     notes: Vec<String>,
+}
+
+/// The times of a start's parts after the partitions' recovery.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StartTimes {
+    /// To build the gateway from its checkpoint and the events since.
+    pub gateway: Duration,
+    /// To build the order stores and archives from their snapshots and the events since; zero for
+    /// a router.
+    pub order_state: Duration,
+    /// The whole start, with recovery.
+    pub whole: Duration,
 }
 
 /// A partition's recovery at the start.
@@ -170,6 +183,12 @@ impl Node {
     #[must_use]
     pub fn recoveries(&self) -> &[Recovery] {
         &self.recoveries
+    }
+
+    /// Returns the times of the start's parts.
+    #[must_use]
+    pub fn start_times(&self) -> StartTimes {
+        self.times
     }
 
     /// Returns notes on the start for operators.

@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use weir_marketgate::gateway::MarketGatewaySection;
 use weir_node::config::{
     Config, MarketPublisherSection, NodeRole, TlsSection, WebSection, default_readers_max,
 };
 use weir_node::diagnostics::{LineFormat, LineLevel};
-use weir_node::health::Stage;
+use weir_node::health::{Health, Stage};
 use weir_node::http::Side;
 use weir_node::limits::ProcessLimits;
 use weir_node::node::Node;
@@ -309,16 +310,16 @@ async fn live(
     let mut told_to_stop = std::pin::pin!(told_to_stop());
     let manager = ServiceManager::default();
     let health = side.health.clone();
-    let starting = tokio::task::spawn_blocking(move || {
+    let mut starting = tokio::task::spawn_blocking(move || {
         Node::start(&config, health).map_err(|error| explain_listener(&config, error))
     });
     let started = tokio::select! {
         biased;
         () = &mut told_to_stop => {
-            tracing::info!("told to stop before the recovery was done");
-            return Ok(());
+            manager.tell_stopping();
+            return end_start(starting, &side.health).await;
         }
-        started = starting => started,
+        started = &mut starting => started,
         () = service::ask_for_time() => unreachable!("it does not end"),
     };
     let mut node = started.context("the start panicked")??;
@@ -333,6 +334,11 @@ async fn live(
         let seconds = one.time.as_secs_f64();
         tracing::info!(partition, position, snapshot, commands_applied, seconds, "recovered");
     }
+    let times = node.start_times();
+    let (gateway_seconds, order_state_seconds) =
+        (times.gateway.as_secs_f64(), times.order_state.as_secs_f64());
+    let seconds = times.whole.as_secs_f64();
+    tracing::info!(gateway_seconds, order_state_seconds, seconds, "views built");
     assert!(side.status.set(node.status()).is_ok(), "a node starts once");
     side.health.enter(Stage::Running);
     manager.tell_ready();
@@ -365,6 +371,28 @@ async fn live(
     tracing::info!("stopping");
     let stopped = tokio::task::spawn_blocking(move || node.stop()).await;
     outcome.and(stopped.context("a thread panicked"))
+}
+
+/// Lets a start that was told to stop come to its end, and stops what it started: its logs are open,
+/// without closing marks, and it may have sessions already. A second signal ends the process as a
+/// kill would.
+async fn end_start(
+    starting: JoinHandle<anyhow::Result<Node>>,
+    health: &Health,
+) -> anyhow::Result<()> {
+    tracing::info!("told to stop: once the recovery is done, or at once with a second signal");
+    let started = tokio::select! {
+        biased;
+        () = told_to_stop() => {
+            tracing::info!("told to stop before the recovery was done");
+            return Ok(());
+        }
+        started = starting => started,
+        () = service::ask_for_time() => unreachable!("it does not end"),
+    };
+    let mut node = started.context("the start panicked")??;
+    health.enter(Stage::Stopping);
+    tokio::task::spawn_blocking(move || node.stop()).await.context("a thread panicked")
 }
 
 /// Resolves when the process is asked to end.

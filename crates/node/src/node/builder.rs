@@ -37,7 +37,7 @@ use super::gateway::{GatewayStart, WebSide, port_of};
 use super::operator::bootstrap;
 use super::probes::{Probes, keeper, start_hiccups};
 use super::threads::{CommonThreads, Cores, StartingThreads, checkpoints_thread, shadows};
-use super::{CONTROL, Node, Recovery};
+use super::{CONTROL, Node, Recovery, StartTimes};
 use crate::config::Config;
 use crate::health::Health;
 use crate::status::NodeStatus;
@@ -52,6 +52,9 @@ pub(super) struct Builder<'a> {
     /// The recovered partitions, the control partition first.
     pub(super) recovered: Vec<RecoveredPartition>,
     recoveries: Vec<Recovery>,
+    begun: Instant,
+    /// The times of the start's parts so far.
+    pub(super) times: StartTimes,
     /// Notes for operators.
     pub(super) notes: Vec<String>,
     /// The sources of each partition's commands.
@@ -143,6 +146,7 @@ impl<'a> Builder<'a> {
         partitions: &[PartitionId],
     ) -> anyhow::Result<Builder<'a>> {
         assert_eq!(partitions.first(), Some(&CONTROL), "the control partition is the first");
+        let begun = Instant::now();
         let (listener, address) = listen(config)?;
         let web_listener = listen_for_web(config)?;
         let tls = open_door(config)?;
@@ -171,7 +175,9 @@ impl<'a> Builder<'a> {
         let (delivery_port, gateway_port) =
             gateway_to_delivery(wakes.gateway.clone(), wakes.delivery.clone());
         let (door, handshakes) = parts.front_door(listener)?;
+        let before_gateway = Instant::now();
         let gateway = parts.gateway(ports, delivery_port, &mut probes, &recovered)?;
+        let times = StartTimes { gateway: before_gateway.elapsed(), ..StartTimes::default() };
         let GatewayStart { mut gateway, checkpoints, notes: of_gateway } = gateway;
         notes.extend(of_gateway);
         let newcomers = parts.newcomers(door, &mut gateway)?;
@@ -185,6 +191,8 @@ impl<'a> Builder<'a> {
             parts,
             recovered,
             recoveries,
+            begun,
+            times,
             notes,
             sources,
             importer,
@@ -257,6 +265,7 @@ impl<'a> Builder<'a> {
         let web = web.map(|(at, hub)| WebServer::start(at, hub, doors)).transpose()?;
         let address = self.address;
         let recoveries = self.recoveries;
+        let times = StartTimes { whole: self.begun.elapsed(), ..self.times };
         Ok(Node {
             threads: starting.started(),
             draining,
@@ -267,6 +276,7 @@ impl<'a> Builder<'a> {
             reload,
             token_keys,
             recoveries,
+            times,
             notes,
         })
     }

@@ -2,6 +2,7 @@
 //! follows another node's.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::Context;
 use weir_log::SequencedLog as _;
@@ -36,7 +37,9 @@ impl Builder<'_> {
     pub(super) fn stores(&mut self, ingest: Ingest, replica: Replica) -> anyhow::Result<Views> {
         let (ingest, ingest_port) = ingest.unzip();
         let (replica, update_port) = replica.unzip();
+        let begun = Instant::now();
         let (mut agent, writer) = self.delivery(ingest_port, update_port)?;
+        self.times.order_state = begun.elapsed();
         let mut cold = agent.take_cold();
         let own_id = self.parts.config.partition_id();
         if let Some(trading) = self.recovered.iter().find(|one| one.partition_id == own_id) {

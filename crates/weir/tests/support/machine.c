@@ -1,8 +1,10 @@
 /* A machine that a test controls, preloaded into a node. The test writes two words into a shared
- * file: nanoseconds by which the wall clock is ahead, and a word that stalls syncs until it is 0. */
+ * file: nanoseconds by which the wall clock is ahead, and a word that stalls syncs until it is 0:
+ * with N + 1 in it those after the process's first N. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -40,7 +42,9 @@ int clock_gettime(clockid_t clock, struct timespec *at)
 
 int fdatasync(int file)
 {
-	while (words && words[1])
+	static atomic_long syncs;
+	int64_t before = atomic_fetch_add(&syncs, 1);
+	while (words && words[1] && before >= words[1] - 1)
 		usleep(1000);
 	return (int)syscall(SYS_fdatasync, file);
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Home, Node};
+use super::{Home, Node, Starting};
 
 /// A node's machine.
 pub struct Machine {
@@ -31,9 +31,16 @@ impl Machine {
 
     /// Starts a node on this machine.
     pub fn start(&self, home: &Home) -> Node {
-        home.start_with(|command| {
-            command.env("LD_PRELOAD", &self.library).env("WEIR_TEST_MACHINE", &self.words_at);
-        })
+        home.start_with(|command| self.be_of(command))
+    }
+
+    /// Starts a node on this machine without waiting for it.
+    pub fn spawn(&self, home: &Home) -> Starting {
+        home.spawn_with(|command| self.be_of(command))
+    }
+
+    fn be_of(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", &self.library).env("WEIR_TEST_MACHINE", &self.words_at);
     }
 
     /// Sets the wall clock this many seconds ahead of the true time.
@@ -44,6 +51,11 @@ impl Machine {
     /// Stalls the disk's syncs, or lets them go on.
     pub fn stall_disk(&self, is_stalled: bool) {
         self.put(8, i64::from(is_stalled));
+    }
+
+    /// Stalls the syncs of a process after its first `count`.
+    pub fn stall_disk_after(&self, count: u32) {
+        self.put(8, i64::from(count) + 1);
     }
 
     fn put(&self, at: u64, word: i64) {

@@ -218,6 +218,13 @@ impl Home {
         self.spawn_as(self.serve())
     }
 
+    /// As [`Home::spawn`], with more options or environment variables.
+    pub fn spawn_with(&self, add: impl FnOnce(&mut Command)) -> Starting {
+        let mut serve = self.serve();
+        add(&mut serve);
+        self.spawn_as(serve)
+    }
+
     fn spawn_as(&self, mut serve: Command) -> Starting {
         let errors = std::fs::File::create(self.path("stderr")).unwrap();
         let child = serve.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();

@@ -179,17 +179,18 @@ fn a_start_says_where_it_is_from_which_snapshot_and_how_long_that_took() {
             serve.args(["--log-format", "json"]);
         })
     };
-    let recovered = || {
-        until("the line of the recovery", || {
+    let line_of = |message: &'static str| {
+        until(message, || {
             let said = home.said();
             let whole = &said[..said.rfind('\n').map_or(0, |end| end + 1)];
             let lines = whole.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-            let mut lines = lines.filter(|line| line["message"] == "recovered");
-            lines.find(|line| line["partition"] == TRADING.0)
+            let mut lines = lines.filter(|line| line["message"] == message);
+            // The lines of recoveries are one a partition.
+            lines.find(|line| line.get("partition").is_none_or(|id| *id == TRADING.0))
         })
     };
     let node = start();
-    let line = recovered();
+    let line = line_of("recovered");
     assert_eq!((&line["position"], &line["snapshot"]), (&0.into(), &0.into()), "{line}");
     assert!(line["seconds"].is_f64() && line["commands_applied"] == 0, "{line}");
     open_market(&node, &[ALICE]);
@@ -202,10 +203,15 @@ fn a_start_says_where_it_is_from_which_snapshot_and_how_long_that_took() {
     drop(alice);
     assert!(node.terminate().success());
     let node = start();
-    let line = recovered();
+    let line = line_of("recovered");
     let number = |name: &str| line[name].as_u64().unwrap();
     assert!(number("position") >= last && number("snapshot") > 0, "{line}");
     assert_eq!(number("position") - number("snapshot"), number("commands_applied"), "{line}");
+    let recovery = line["seconds"].as_f64().unwrap();
+    let line = line_of("views built");
+    let seconds = |name: &str| line[name].as_f64().unwrap();
+    let parts = recovery + seconds("gateway_seconds") + seconds("order_state_seconds");
+    assert!(seconds("order_state_seconds") > 0.0 && parts < seconds("seconds"), "{line}");
     assert!(node.terminate().success());
 }
 
@@ -320,6 +326,11 @@ fn a_full_disk_refuses_requests_and_makes_the_node_unready_until_there_is_room()
     until("the node to be ready again", || ready(&node).then_some(()));
     alice.ask_for_report(ALICE.buy(number + 1, 50, 1));
     assert!(node.terminate().success());
+    // One line at each edge: it was full once.
+    let said = home.said();
+    let lines = |what: &str| said.lines().filter(|line| line.contains(what)).count();
+    let told = (lines("command log has no room"), lines("command log has room again"));
+    assert_eq!(told, (1, 1), "{said}");
 }
 
 #[test]

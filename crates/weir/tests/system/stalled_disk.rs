@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use weir_client::session::{SessionConfig, SessionEvent, Submit, Times};
 use weir_client::{Client, Incoming, Limits};
+use weir_io::ThreadDisk;
+use weir_log::{SegmentKind, inspect};
 use weir_types::SessionId;
 
 use crate::support::machine::Machine;
@@ -70,4 +72,40 @@ fn a_stalled_disk_loses_no_session_of_a_connection_and_every_request_is_answered
     });
     assert!(node.terminate().success());
     home.verify(TRADING);
+}
+
+#[test]
+fn a_start_that_is_told_to_stop_closes_the_logs_that_it_has_opened() {
+    let home = Home::new("memory");
+    let machine = Machine::new(&home);
+    let node = machine.start(&home);
+    let epoch = node.partition_when(TRADING, |_| true)["epoch"].clone();
+    assert!(node.terminate().success());
+    let mut stopped_early = 0;
+    for syncs in 0..12 {
+        machine.stall_disk_after(syncs);
+        let starting = machine.spawn(&home);
+        let pid = starting.pid();
+        let is_there = |what: &str| home.said().contains(what).then_some(());
+        until("a start", || is_there(" starting ").or_else(|| is_there(" ready ")));
+        // What syncs before the stall does so: the start stands at its place then, or is ready.
+        std::thread::sleep(Duration::from_millis(200));
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        until("its answer", || is_there(" told to stop").or_else(|| is_there(" stopping")));
+        machine.stall_disk(false);
+        match starting.wait() {
+            Ok(node) => assert!(node.wait_for_end().success()),
+            Err(said) => {
+                assert_eq!(said, "", "it is never ready");
+                stopped_early += 1;
+            }
+        }
+        let mut disk = ThreadDisk::open(&home.data().join("partition-1/commands"), None).unwrap();
+        let found = inspect(&mut disk, SegmentKind::Command).unwrap().unwrap();
+        assert!(found.clean, "stalled after {syncs} syncs");
+    }
+    assert!(stopped_early > 2, "{stopped_early}");
+    let node = home.start();
+    assert_eq!(node.partition_when(TRADING, |_| true)["epoch"], epoch);
+    assert!(node.terminate().success());
 }
