@@ -31,7 +31,8 @@ fn check_both(steps: &[ScriptLine<'_>]) -> Desk {
 fn restart(desk: &mut Desk) {
     let mut bytes = Vec::new();
     desk.engine.snapshot(&mut bytes);
-    desk.engine = weir_engine::Engine::restore(desk.engine.config().clone(), &bytes).unwrap();
+    desk.engine = weir_engine::Engine::restore(desk.engine.config().clone(), &bytes)
+        .expect("a snapshot reads back");
 }
 
 #[test]

@@ -124,7 +124,8 @@ fn a_kill_cancels_all_live_orders_of_its_scope_and_answers_behind_the_last() {
 fn restart(desk: &mut Desk) {
     let mut bytes = Vec::new();
     desk.engine.snapshot(&mut bytes);
-    desk.engine = Engine::restore(desk.engine.config().clone(), &bytes).unwrap();
+    desk.engine =
+        Engine::restore(desk.engine.config().clone(), &bytes).expect("a snapshot reads back");
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn trade(desk: &mut Desk, price: i64) {
 }
 
 fn last_price(desk: &Desk) -> Option<i64> {
-    let tulip = desk.engine.instruments().next().unwrap();
+    let tulip = desk.engine.instruments().next().expect("the desk has instruments");
     tulip.last_price.map(|price| price.0)
 }
 
@@ -33,7 +33,8 @@ fn last_price(desk: &Desk) -> Option<i64> {
 fn restart(desk: &mut Desk) {
     let mut bytes = Vec::new();
     desk.engine.snapshot(&mut bytes);
-    desk.engine = Engine::restore(desk.engine.config().clone(), &bytes).unwrap();
+    desk.engine =
+        Engine::restore(desk.engine.config().clone(), &bytes).expect("a snapshot reads back");
 }
 
 #[test]

@@ -45,20 +45,21 @@ fn ask(engine: &mut Engine, number: u64, request: Request) -> Vec<Event> {
 }
 
 fn phase(engine: &Engine, id: u32) -> (Phase, bool) {
-    let row = engine.instruments().find(|row| row.definition.instrument_id.0 == id).unwrap();
+    let row = engine.instruments().find(|row| row.definition.instrument_id.0 == id);
+    let row = row.expect("it is defined");
     (row.phase, row.is_held)
 }
 
 #[test]
 fn a_snapshot_of_the_version_before_goes_on_with_its_phases_and_prices() {
-    let mut engine = Engine::restore(config(), SNAPSHOT).unwrap();
+    let mut engine = Engine::restore(config(), SNAPSHOT).expect("it is read");
     assert_eq!(phase(&engine, 100), (Phase::VolatilityCall, false));
     assert_eq!(phase(&engine, 101), (Phase::Halted, true), "who halted it is not known");
-    let row = engine.instruments().next().unwrap();
+    let row = engine.instruments().next().expect("the desk has instruments");
     assert_eq!((row.last_price, row.uncrossed_price), (Some(Price(103)), Some(Price(103))));
     let mut bytes = Vec::new();
     engine.snapshot(&mut bytes);
-    let again = Engine::restore(config(), &bytes).unwrap();
+    let again = Engine::restore(config(), &bytes).expect("it reads back");
     assert_eq!(again.state_hash(), engine.state_hash());
 
     // A resume goes back to continuous trading, as it did then.
@@ -69,13 +70,13 @@ fn a_snapshot_of_the_version_before_goes_on_with_its_phases_and_prices() {
         through_call: Switch::Off,
     };
     let events = ask(&mut engine, 1, Request::ResumeTrading(resume));
-    let done = done_of(events.last().unwrap());
+    let done = done_of(events.last().expect("an answer"));
     assert_eq!(done.phase_reached, PhaseReached::Continuous);
 }
 
 #[test]
 fn a_bust_of_a_trade_of_the_version_before_leaves_its_prices() {
-    let mut engine = Engine::restore(config(), SNAPSHOT).unwrap();
+    let mut engine = Engine::restore(config(), SNAPSHOT).expect("it is read");
     let before: Vec<_> = engine.instruments().map(|row| (row.last_price, row.is_held)).collect();
     let mut busted_count = 0;
     for match_id in 1..1_000 {

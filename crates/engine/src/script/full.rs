@@ -324,7 +324,8 @@ impl Script<'_> {
         let instrument_id = self.instrument();
         let which = self.byte() % 16;
         let (last_px, static_px) = (self.fair_price(instrument_id), self.fair_price(instrument_id));
-        let (sets_last, sets_static) = (which % 4 < 3 && which < 15, which % 3 > 0 && which < 15);
+        let (sets_last, sets_static) =
+            (which % 4 < 3 && which < 15, !which.is_multiple_of(3) && which < 15);
         let given = |is_set: bool, price: Price| if is_set { price } else { Price(0) };
         let switch = |is_on: bool| if is_on { Switch::On } else { Switch::Off };
         Command::Request(Request::SetReference(SetReference {
