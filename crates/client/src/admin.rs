@@ -10,12 +10,13 @@
 use std::time::Duration;
 
 use weir_types::{
-    InstrumentId, MatchId, Nanos, PartitionId, Phase, Reason, RequestNo, SessionId, Switch,
+    InstrumentId, MatchId, Nanos, PartitionId, Phase, Price, Reason, RequestNo, SessionId, Switch,
 };
 use weir_wire::Request;
+use weir_wire::event::RequestDone;
 use weir_wire::reference::{
     BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, NEW,
-    SchedulePhase, SetPhase, Transfer, all_fields, is_change,
+    ResumeTrading, SchedulePhase, SetPhase, SetReference, Transfer, all_fields, is_change,
 };
 
 use crate::client::{Client, Incoming};
@@ -40,7 +41,7 @@ pub struct Admin {
 }
 
 enum Answer {
-    Done(u64),
+    Done(RequestDone),
     /// By an engine, which may not have a definition yet.
     Rejected(Reason),
     /// By the gateway, before any log took the request; with the field.
@@ -150,7 +151,8 @@ impl Admin {
         self.request(transfer.partition_id, Request::Transfer(transfer)).map(drop)
     }
 
-    /// Changes the phase of an instrument of a partition.
+    /// Changes the phase of an instrument of a partition, within its collars; returns the phase
+    /// reached: a collar may begin a volatility call instead of continuous trading.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
@@ -159,10 +161,53 @@ impl Admin {
         partition_id: PartitionId,
         instrument_id: InstrumentId,
         phase: Phase,
-    ) -> Result<(), ClientError> {
-        let session_id = SessionId::NONE;
-        let set = SetPhase { request_no: RequestNo::NONE, session_id, instrument_id, phase };
-        self.request(partition_id, Request::SetPhase(set)).map(drop)
+    ) -> Result<Phase, ClientError> {
+        self.change_phase(
+            partition_id,
+            Request::SetPhase(SetPhase {
+                request_no: RequestNo::NONE,
+                session_id: SessionId::NONE,
+                instrument_id,
+                phase,
+                override_collars: Switch::Off,
+            }),
+        )
+    }
+
+    /// Lifts the halt of an instrument of a partition, `through_call` from continuous trading
+    /// through a volatility call; returns the phase reached.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn resume_trading(
+        &mut self,
+        partition_id: PartitionId,
+        instrument_id: InstrumentId,
+        through_call: bool,
+    ) -> Result<Phase, ClientError> {
+        self.change_phase(
+            partition_id,
+            Request::ResumeTrading(ResumeTrading {
+                request_no: RequestNo::NONE,
+                session_id: SessionId::NONE,
+                instrument_id,
+                through_call: switch(through_call),
+            }),
+        )
+    }
+
+    /// Sends a request that changes an instrument's phase; returns the phase reached.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`]; [`ClientError::PhaseNotTold`] if the node is of before the
+    /// answer told it.
+    pub fn change_phase(
+        &mut self,
+        partition_id: PartitionId,
+        request: Request,
+    ) -> Result<Phase, ClientError> {
+        let done = self.ask(partition_id, request)?;
+        done.phase_reached.phase().ok_or(ClientError::PhaseNotTold { request: request.name() })
     }
 
     /// Schedules a change of phase at log time `at`; replaces one scheduled for the same time.
@@ -214,12 +259,37 @@ impl Admin {
         self.request(partition_id, Request::BustTrade(bust)).map(drop)
     }
 
-    /// Stops entry in a partition for a session, an account, a firm or all, or allows it again.
+    /// Sets the last price, the static reference, or both, of an instrument of a partition: `None`
+    /// leaves one as it is, zero takes it away.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
-    pub fn kill_switch(&mut self, kill: KillSwitch) -> Result<(), ClientError> {
-        self.request(kill.partition_id, Request::KillSwitch(kill)).map(drop)
+    pub fn set_reference(
+        &mut self,
+        partition_id: PartitionId,
+        instrument_id: InstrumentId,
+        last_px: Option<Price>,
+        static_px: Option<Price>,
+    ) -> Result<(), ClientError> {
+        let set = SetReference {
+            request_no: RequestNo::NONE,
+            last_px: last_px.unwrap_or(Price(0)),
+            static_px: static_px.unwrap_or(Price(0)),
+            session_id: SessionId::NONE,
+            instrument_id,
+            sets_last: switch(last_px.is_some()),
+            sets_static: switch(static_px.is_some()),
+        };
+        self.request(partition_id, Request::SetReference(set)).map(drop)
+    }
+
+    /// Stops entry in a partition for a session, an account, a firm or all, or allows it again;
+    /// returns the number of orders cancelled.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn kill_switch(&mut self, kill: KillSwitch) -> Result<u64, ClientError> {
+        self.request(kill.partition_id, Request::KillSwitch(kill))
     }
 
     /// Sends any request, waits for its outcome and returns the number of orders that it changed.
@@ -231,11 +301,19 @@ impl Admin {
         partition_id: PartitionId,
         request: Request,
     ) -> Result<u64, ClientError> {
+        self.ask(partition_id, request).map(|done| done.affected_count)
+    }
+
+    fn ask(
+        &mut self,
+        partition_id: PartitionId,
+        request: Request,
+    ) -> Result<RequestDone, ClientError> {
         let clock = self.client.clock();
         let deadline = Nanos(clock.now().0 + crate::clock::nanos(IMPORT_TIMEOUT).0);
         loop {
             let (reason, subject) = match self.ask_once(partition_id, request)? {
-                Answer::Done(affected_count) => return Ok(affected_count),
+                Answer::Done(done) => return Ok(done),
                 Answer::Rejected(reason)
                     if partition_id != CONTROL
                         && is_import_pending(reason)
@@ -305,9 +383,7 @@ fn answer_in(event: &SessionEvent, wanted: RequestNo) -> Option<Answer> {
         answered.as_ref().is_some_and(|answered| answered.request_no == wanted)
     };
     match event {
-        SessionEvent::Done { done, answered } if is_ours(answered) => {
-            Some(Answer::Done(done.affected_count))
-        }
+        SessionEvent::Done { done, answered } if is_ours(answered) => Some(Answer::Done(*done)),
         SessionEvent::Rejected { rejected, answered } if is_ours(answered) => {
             Some(Answer::Rejected(rejected.reason))
         }

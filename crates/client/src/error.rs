@@ -210,6 +210,12 @@ pub enum ClientError {
         /// The order or instrument named, as text; empty when there is none.
         subject: String,
     },
+    /// The node, of before answers told it, did not say which phase the request reached.
+    #[error("{request}: done, and the node did not say which phase was reached")]
+    PhaseNotTold {
+        /// The request's name.
+        request: &'static str,
+    },
     /// Order state came out of order: (`seq`, `rec`) decreased within a partition.
     #[error("order {order_id} of partition {partition_id} came out of (seq, rec) order")]
     StateOutOfOrder {

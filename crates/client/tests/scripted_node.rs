@@ -592,6 +592,7 @@ fn done(event_no: u64, request_no: u64, partition_id: PartitionId) -> RequestDon
         session_id: ME,
         partition_id,
         ref_template_id: 0,
+        phase_reached: PhaseReached::None,
     }
 }
 

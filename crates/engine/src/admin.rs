@@ -6,6 +6,7 @@ use weir_wire::reference::KillSwitch;
 use crate::config::EventSink;
 use crate::emit::{NamedIds, Requester};
 use crate::engine::Engine;
+use crate::index::NIL;
 
 impl Engine {
     /// Checks that the asker may send an operator's request to `partition_id`.
@@ -28,6 +29,10 @@ impl Engine {
         out: &mut S,
     ) {
         match self.carry_out_kill(asker, m) {
+            Ok(()) if m.cancel_orders == Switch::On => {
+                let sweep = self.sweep_of_kill(asker, m);
+                self.begin_sweep(sweep, out);
+            }
             Ok(()) => self.say_done(asker, ClOrdId::NONE, 0, out),
             Err(reason) => self.reject(asker, NamedIds::NOTHING, reason, out),
         }
@@ -35,22 +40,25 @@ impl Engine {
 
     fn carry_out_kill(&mut self, asker: Requester, m: &KillSwitch) -> Result<(), Reason> {
         self.check_operator(asker, m.partition_id)?;
-        let is_on = m.switch == Switch::On;
-        match m.scope {
+        let slot = match m.scope {
             KillScope::All if m.id != 0 => return Err(Reason::FieldOutOfRange),
+            KillScope::All => NIL,
+            KillScope::Firm => self.firms.find(m.id).ok_or(Reason::UnknownFirm)?,
+            KillScope::Account => self.accounts.find(m.id).ok_or(Reason::UnknownAccount)?,
+            KillScope::Session => self.sessions.find(m.id).ok_or(Reason::UnknownSession)?,
+        };
+        let is_on = m.switch == Switch::On;
+        if m.cancel_orders == Switch::On {
+            if !is_on {
+                return Err(Reason::FieldOutOfRange);
+            }
+            self.check_sweep(asker.session)?;
+        }
+        match m.scope {
             KillScope::All => self.is_killed = is_on,
-            KillScope::Firm => {
-                let slot = self.firms.find(m.id).ok_or(Reason::UnknownFirm)?;
-                self.firms[slot].is_killed = is_on;
-            }
-            KillScope::Account => {
-                let slot = self.accounts.find(m.id).ok_or(Reason::UnknownAccount)?;
-                self.accounts[slot].is_killed = is_on;
-            }
-            KillScope::Session => {
-                let slot = self.sessions.find(m.id).ok_or(Reason::UnknownSession)?;
-                self.sessions[slot].is_killed = is_on;
-            }
+            KillScope::Firm => self.firms[slot].is_killed = is_on,
+            KillScope::Account => self.accounts[slot].is_killed = is_on,
+            KillScope::Session => self.sessions[slot].is_killed = is_on,
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Trades that can be busted: a ring of the last ones, and the operator's request to bust one.
 //!
+//! A bust recomputes the instrument's prices: [`references`](crate::references).
+//!
 //! Match numbers have no gaps, so a trade's age is its distance from the newest in the ring.
 
 use weir_types::{ClOrdId, EventNo, InstrumentId, MatchId, OrderId, Price, Qty, Reason, Rec, Side};
@@ -38,6 +40,8 @@ pub(crate) struct Trade {
     pub(crate) price: Price,
     pub(crate) qty: Qty,
     pub(crate) instrument: Slot,
+    /// True for a trade of an uncrossing.
+    pub(crate) is_auction: bool,
     pub(crate) is_busted: bool,
 }
 
@@ -59,20 +63,28 @@ impl Trades {
         self.rows.len()
     }
 
-    /// Retains a trade, in place of the oldest when the ring is full.
+    /// Retains a trade, in place of the oldest when the ring is full; returns that one.
     #[inline]
-    pub(crate) fn push(&mut self, trade: Trade) {
+    pub(crate) fn push(&mut self, trade: Trade) -> Option<Trade> {
         if self.rows.len() < self.count_max {
             // Reserved in full at the first trade: the system commits the memory only as it fills.
             self.rows.reserve_exact(self.count_max - self.rows.len());
             self.rows.push(trade);
-            return;
+            return None;
         }
-        self.rows[self.oldest] = trade;
+        let oldest = std::mem::replace(&mut self.rows[self.oldest], trade);
         self.oldest += 1;
         if self.oldest == self.count_max {
             self.oldest = 0;
         }
+        Some(oldest)
+    }
+
+    /// Returns the trades from the newest, which is `last`, to the oldest.
+    pub(crate) fn newest_first(&self, last: MatchId) -> impl Iterator<Item = (MatchId, &Trade)> {
+        let (newer, older) = self.rows.split_at(self.oldest);
+        let trades = newer.iter().rev().chain(older.iter().rev());
+        (0..).zip(trades).map(move |(age, trade)| (MatchId(last.0 - age), trade))
     }
 
     /// Returns the trades from the oldest to the newest.
@@ -104,6 +116,7 @@ impl Engine {
                 self.carry_out_bust(m.match_id, &trade);
                 self.say_busted(m.match_id, &trade, Side::Buy, out);
                 self.say_busted(m.match_id, &trade, Side::Sell, out);
+                self.recompute_prices(trade.instrument, out);
                 self.say_done(asker, ClOrdId::NONE, 2, out);
             }
             Err(reason) => self.reject(asker, NamedIds::NOTHING, reason, out),

@@ -7,6 +7,7 @@ use crate::config::EventSink;
 use crate::engine::Engine;
 use crate::index::Slot;
 use crate::instrument::Instrument;
+use crate::phases::Cause;
 use crate::plant::{self, Plant};
 
 /// The price range for the trades of one incoming order or of a call's end, both ends included.
@@ -66,7 +67,7 @@ impl Engine {
     /// Begins a volatility call instead of a trade beyond the collar. Ends no order and uncrosses
     /// nothing.
     pub(crate) fn interrupt<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
-        self.enter_phase(instrument, Phase::VolatilityCall, out);
+        self.enter_phase(instrument, Phase::VolatilityCall, Cause::COLLAR, out);
         self.set_call_end(instrument);
     }
 

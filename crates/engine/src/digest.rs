@@ -17,7 +17,8 @@
 
 use weir_types::{Cash, ClOrdId, InstrumentId, Nanos, Phase, Position, Rec, RequestNo, SessionId};
 use weir_wire::event::{
-    Defined, OrderEvent, PhaseChanged, RequestDone, RequestRejected, TradeBusted, Uncrossed,
+    Defined, OrderEvent, PhaseChanged, ReferencesChanged, RequestDone, RequestRejected,
+    TradeBusted, Uncrossed,
 };
 use weir_wire::reference::{SessionChoice, SessionLost};
 use weir_wire::{Definition, Event, PlainEvent, Request};
@@ -58,10 +59,22 @@ pub(crate) fn fold_request(digest: u64, request: &Request) -> u64 {
             [m.transfer_id, high, low, m.position_qty.cast_unsigned(), place]
         }
         Request::KillSwitch(m) => {
-            let codes = u64::from(m.scope.code()) << 8 | u64::from(m.switch.code());
+            let switches = u64::from(m.cancel_orders.code()) << 16 | u64::from(m.switch.code());
+            let codes = u64::from(m.scope.code()) << 8 | switches;
             [u64::from(m.id), codes, 0, 0, 0]
         }
-        Request::SetPhase(m) => [u64::from(m.instrument_id.0), u64::from(m.phase.code()), 0, 0, 0],
+        Request::SetPhase(m) => {
+            let codes = u64::from(m.override_collars.code()) << 8 | u64::from(m.phase.code());
+            [u64::from(m.instrument_id.0), codes, 0, 0, 0]
+        }
+        Request::ResumeTrading(m) => {
+            [u64::from(m.instrument_id.0), u64::from(m.through_call.code()), 0, 0, 0]
+        }
+        Request::SetReference(m) => {
+            let switches = u64::from(m.sets_last.code()) << 1 | u64::from(m.sets_static.code());
+            let id = u64::from(m.instrument_id.0);
+            [m.last_px.0 as u64, m.static_px.0 as u64, id, switches, 0]
+        }
         Request::SchedulePhase(m) => {
             [u64::from(m.instrument_id.0), u64::from(m.phase.code()), m.at.0, 0, 0]
         }
@@ -122,6 +135,8 @@ pub(crate) struct SweepParts {
     pub(crate) session_id: SessionId,
     /// The request; zero for a lost session.
     pub(crate) request_no: RequestNo,
+    /// True if the request is a kill switch, else a mass cancel.
+    pub(crate) is_of_kill: bool,
     pub(crate) cl_ord_id: ClOrdId,
     /// The scope's code and identifier.
     pub(crate) scope: (u8, u32),
@@ -204,7 +219,7 @@ pub(crate) fn sweep_word(sweep: &SweepParts) -> u64 {
         sweep.bound.0,
         next_rec.0,
         sweep.ended_count,
-        u64::from(scope) << 8 | 9,
+        u64::from(sweep.is_of_kill) << 16 | u64::from(scope) << 8 | 9,
     ])
 }
 
@@ -238,6 +253,7 @@ pub(crate) fn fold_event(digest: u64, event: &Event) -> u64 {
         Event::Plain(PlainEvent::Checkpoint(_)) => return digest,
         Event::Plain(PlainEvent::TradeBusted(e)) => busted_sum(e),
         Event::Plain(PlainEvent::Uncrossed(e)) => uncrossed_sum(e),
+        Event::Plain(PlainEvent::ReferencesChanged(e)) => references_sum(e),
         Event::Defined(e, definition) => defined_sum(e, definition),
     };
     fold(digest ^ sum, KEYS[2] | 1)
@@ -349,15 +365,15 @@ fn done_sum(e: &RequestDone) -> u64 {
         name_head,
         name_tail,
         pair(e.session_id.0, u32::from(e.ref_template_id)),
-        u64::from(e.partition_id.0) << 8 | 3,
+        pair(e.phase_reached.code().into(), u32::from(e.partition_id.0) << 8 | 3),
     ])
 }
 
 fn phase_sum(e: &PhaseChanged) -> u64 {
     sum([
         e.transact_time.0,
-        u64::from(e.instrument_id.0),
-        u64::from(e.phase.code()),
+        pair(e.session_id.0, e.instrument_id.0),
+        u64::from(e.cause.code()) << 8 | u64::from(e.phase.code()),
         u64::from(e.partition_id.0) << 8 | 4,
     ])
 }
@@ -385,6 +401,17 @@ fn uncrossed_sum(e: &Uncrossed) -> u64 {
         e.surplus as u64,
         u64::from(e.instrument_id.0),
         u64::from(e.partition_id.0) << 8 | 7,
+    ])
+}
+
+fn references_sum(e: &ReferencesChanged) -> u64 {
+    sum([
+        e.transact_time.0,
+        e.last_px.0 as u64,
+        e.static_px.0 as u64,
+        u64::from(e.has_last.code()) << 1 | u64::from(e.has_static.code()),
+        u64::from(e.instrument_id.0),
+        u64::from(e.partition_id.0) << 8 | 11,
     ])
 }
 

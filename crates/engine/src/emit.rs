@@ -6,7 +6,7 @@
 
 use weir_types::{
     ClOrdId, EventNo, ExecId, ExecType, FirmId, InstrumentId, Liquidity, MatchId, OrdStatus,
-    OrderId, Price, Qty, Reason, Rec, RequestNo, Seq,
+    OrderId, PhaseReached, Price, Qty, Reason, Rec, RequestNo, Seq,
 };
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 use weir_wire::order_entry::NewOrder;
@@ -329,6 +329,22 @@ impl Engine {
         self.say_answer(asker.session, event, out);
     }
 
+    /// Reports that a request about an instrument's phase was carried out, with the phase reached.
+    pub(crate) fn say_phase_reached<S: EventSink>(
+        &mut self,
+        asker: Requester,
+        instrument: Slot,
+        affected_count: u64,
+        out: &mut S,
+    ) {
+        let PlainEvent::RequestDone(done) = self.done(asker, ClOrdId::NONE, affected_count) else {
+            unreachable!("it reports that a request is done")
+        };
+        let phase_reached = self.instruments[instrument].phase.into();
+        let event = PlainEvent::RequestDone(RequestDone { phase_reached, ..done });
+        self.say_answer(asker.session, event, out);
+    }
+
     /// Returns the report that a request was carried out.
     pub(crate) fn done(
         &mut self,
@@ -347,6 +363,7 @@ impl Engine {
             session_id: session.session_id,
             partition_id: self.config.partition_id,
             ref_template_id: asker.template_id,
+            phase_reached: PhaseReached::None,
         })
     }
 
@@ -364,6 +381,7 @@ impl Engine {
             session_id: session.session_id,
             partition_id: self.config.partition_id,
             ref_template_id: asker.template_id,
+            phase_reached: PhaseReached::None,
         });
         session.outcomes.push(&event, self.config.outcomes_max);
     }
@@ -401,7 +419,8 @@ impl Engine {
             PlainEvent::PhaseChanged(_)
             | PlainEvent::Checkpoint(_)
             | PlainEvent::TradeBusted(_)
-            | PlainEvent::Uncrossed(_) => {
+            | PlainEvent::Uncrossed(_)
+            | PlainEvent::ReferencesChanged(_) => {
                 unreachable!("only answers to requests are remembered")
             }
         }

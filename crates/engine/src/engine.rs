@@ -90,9 +90,11 @@ pub struct InstrumentState {
     pub definition: DefineInstrument,
     /// Its phase.
     pub phase: Phase,
-    /// The price of its last trade; `None` before the first.
+    /// True while an operator's halt holds.
+    pub is_held: bool,
+    /// The price of its last trade that was not busted, or an operator's; `None` before the first.
     pub last_price: Option<Price>,
-    /// The price of its last uncrossing that traded.
+    /// The price of its last uncrossing with a trade that was not busted, or an operator's.
     pub uncrossed_price: Option<Price>,
 }
 
@@ -303,6 +305,8 @@ impl Engine {
             Request::KillSwitch(m) => self.kill_switch(asker, m, out),
             Request::BustTrade(m) => self.bust_trade(asker, m, out),
             Request::SchedulePhase(m) => self.schedule_phase(asker, m, out),
+            Request::ResumeTrading(m) => self.resume_trading(asker, m, out),
+            Request::SetReference(m) => self.set_reference(asker, m, out),
             _ => unreachable!("orders and definitions went their way above"),
         }
     }
@@ -445,6 +449,7 @@ impl Engine {
         let state = |row: &Instrument| InstrumentState {
             definition: row.definition,
             phase: row.phase,
+            is_held: row.is_held,
             last_price: row.last_price,
             uncrossed_price: row.uncrossed_price,
         };
@@ -608,6 +613,12 @@ pub(crate) fn named(request: &Request) -> NamedIds {
         }
         Request::Transfer(m) => NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING },
         Request::SetPhase(m) => NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING },
+        Request::ResumeTrading(m) => {
+            NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING }
+        }
+        Request::SetReference(m) => {
+            NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING }
+        }
         Request::DefineInstrument(m) => {
             NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING }
         }

@@ -159,6 +159,12 @@ impl Engine {
             || self.firms[session.firm].is_killed
     }
 
+    /// Returns true if a kill switch refuses entry to a live order's session or account.
+    pub(crate) fn is_order_killed(&self, slot: Slot) -> bool {
+        let order = &self.orders[slot];
+        self.is_entry_killed(order.session, order.account)
+    }
+
     /// Creates the order's record and reserves its means.
     #[inline(always)]
     fn accept(&mut self, target: Target, m: &NewOrder) -> Slot {

@@ -8,15 +8,30 @@ use crate::index::Slot;
 use crate::live::LiveOrders;
 use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
+use crate::references::PriceBases;
 
 /// An instrument's definition, phase, prices and queues of live orders.
 pub(crate) struct Instrument {
     pub(crate) definition: DefineInstrument,
     pub(crate) phase: Phase,
-    /// The price of the last trade; `None` before the first.
+    /// The phase to which a resume goes back: the one before the halt, or closed after a close in
+    /// it. INVARIANT: there is one while the phase is halted, and while an operator's halt holds.
+    pub(crate) resume_to: Option<Phase>,
+    /// True from an operator's halt until an operator lifts it: scheduled changes but a close leave
+    /// the instrument alone. INVARIANT: the phase is halted or closed then.
+    pub(crate) is_held: bool,
+    /// The price of the last trade that was not busted, or the one that an operator set since;
+    /// `None` before the first.
     pub(crate) last_price: Option<Price>,
-    /// The price of the last uncrossing that traded.
+    /// The price of the last uncrossing with a trade that was not busted, or the one that an
+    /// operator set since.
     pub(crate) uncrossed_price: Option<Price>,
+    /// The price of the session's last trade that was not busted: the one that stops see.
+    pub(crate) session_price: Option<Price>,
+    /// True from a close until a phase with entry: the next one begins a session.
+    pub(crate) is_session_over: bool,
+    /// The prices of trades that are not retained.
+    pub(crate) bases: PriceBases,
     /// The lowest and highest price of the trades since stops were last checked. INVARIANT: `None`
     /// between commands, except in a volatility call that began by an interruption.
     pub(crate) traded: Option<(Price, Price)>,
@@ -37,11 +52,18 @@ pub(crate) struct Instrument {
 
 impl Instrument {
     pub(crate) fn new(definition: DefineInstrument) -> Instrument {
+        let is_halted = definition.phase == Phase::Halted;
         Instrument {
             definition,
             phase: definition.phase,
+            // One that was never open goes back to closed.
+            resume_to: is_halted.then_some(Phase::Closed),
+            is_held: is_halted,
             last_price: None,
             uncrossed_price: None,
+            session_price: None,
+            is_session_over: false,
+            bases: PriceBases::default(),
             traded: None,
             bids: BookSide::new(Side::Buy),
             asks: BookSide::new(Side::Sell),
@@ -52,6 +74,28 @@ impl Instrument {
             parked: BookSide::new(Side::Buy),
             transferred_in: 0,
         }
+    }
+
+    /// Sets the phase, and records or ends a halt. `is_asked` is true for an operator's change.
+    ///
+    /// | to | a resume goes back to | an operator's halt holds |
+    /// | --- | --- | --- |
+    /// | halted | the phase before | if it is one, or if one held |
+    /// | closed | closed, if an operator's halt holds | if it held |
+    /// | other | | no |
+    pub(crate) fn enter(&mut self, to: Phase, is_asked: bool) {
+        match to {
+            Phase::Halted => {
+                self.resume_to = Some(self.phase);
+                self.is_held |= is_asked && !plant::is(Plant::HaltNotHeld);
+            }
+            Phase::Closed => {
+                self.resume_to = self.is_held.then_some(Phase::Closed);
+                self.is_session_over = true;
+            }
+            _ => (self.resume_to, self.is_held) = (None, false),
+        }
+        self.phase = to;
     }
 
     /// Returns the limit orders of a side.
@@ -125,8 +169,8 @@ impl Instrument {
         }
     }
 
-    /// Returns the price of the last uncrossing that traded, otherwise the defined one; `None` for
-    /// zero.
+    /// Returns the price of the last uncrossing, or an operator's, otherwise the defined one;
+    /// `None` for zero.
     pub(crate) fn static_reference(&self) -> Option<Price> {
         let price = self.uncrossed_price.unwrap_or(self.definition.reference_price);
         (price != Price(0)).then_some(price)
@@ -135,27 +179,6 @@ impl Instrument {
     /// Returns the last price, or the static reference before the first trade.
     pub(crate) fn reference(&self) -> Option<Price> {
         self.last_price.or_else(|| self.static_reference())
-    }
-
-    /// Records a trade's price for references and stops.
-    #[inline]
-    pub(crate) fn note_trade(&mut self, price: Price) {
-        self.last_price = Some(price);
-        self.traded = Some(match self.traded {
-            None => (price, price),
-            Some(_) if plant::is(Plant::StopsSeeLastTradeOnly) => (price, price),
-            Some((low, high)) => (low.min(price), high.max(price)),
-        });
-    }
-
-    /// Records the last price again when continuous trading begins, so that standing stops are
-    /// compared with it just like newly entered ones.
-    pub(crate) fn recall_last_price(&mut self) {
-        if let Some(price) = self.last_price
-            && !plant::is(Plant::LastPriceNotRecalled)
-        {
-            self.note_trade(price);
-        }
     }
 
     /// Returns the worst price at which a market order of `side` may trade.

@@ -123,10 +123,11 @@ impl Engine {
         self.settle(holding_of(&self.orders[maker], qty), price);
         self.settle(holding_of(&self.orders[taker], qty), price);
         match self.orders[taker].side {
-            Side::Buy => self.retain_trade(taker, maker, price, qty),
-            Side::Sell => self.retain_trade(maker, taker, price, qty),
+            Side::Buy => self.retain_trade([taker, maker], price, qty, false),
+            Side::Sell => self.retain_trade([maker, taker], price, qty, false),
         }
-        self.instruments[self.orders[taker].instrument].note_trade(price);
+        let match_id = self.match_id;
+        self.instruments[self.orders[taker].instrument].note_trade(match_id, price);
         self.orders[taker].leaves_qty -= qty;
         let resting = &mut self.orders[maker];
         resting.leaves_qty -= qty;
@@ -157,16 +158,23 @@ impl Engine {
 
     /// Retains the trade `match_id` while it can be busted.
     #[inline]
-    pub(crate) fn retain_trade(&mut self, buy: Slot, sell: Slot, price: Price, qty: Qty) {
+    pub(crate) fn retain_trade(
+        &mut self,
+        [buy, sell]: [Slot; 2],
+        price: Price,
+        qty: Qty,
+        is_auction: bool,
+    ) {
         let trade = Trade {
             buyer: Party::of(&self.orders[buy]),
             seller: Party::of(&self.orders[sell]),
             price,
             qty,
             instrument: self.orders[buy].instrument,
+            is_auction,
             is_busted: false,
         };
-        self.trades.push(trade);
+        self.retain(trade);
     }
 
     /// Handles the meeting of the incoming order with one of its own account. `None` continues

@@ -7,8 +7,8 @@
 
 use weir_types::{
     AccountId, ClOrdId, EventNo, ExecInst, ExecType, FirmId, InstrumentId, Liquidity, MatchId,
-    Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty, Reason, Rec, RequestNo,
-    SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
+    Nanos, OrdStatus, OrdType, OrderId, PartitionId, PhaseReached, Position, Price, Qty, Reason,
+    Rec, RequestNo, SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
 };
 use weir_wire::PlainEvent;
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
@@ -94,6 +94,7 @@ struct DoneAnswer {
     cl_ord_id: ClOrdId,
     affected_count: u64,
     ref_template_id: u16,
+    phase_reached: PhaseReached,
 }
 
 /// The additional fields of an [`OrderAnswer`] for a stop, an iceberg, a minimum or an expiry.
@@ -210,13 +211,15 @@ impl Kind {
                     cl_ord_id: e.cl_ord_id,
                     affected_count: e.affected_count,
                     ref_template_id: e.ref_template_id,
+                    phase_reached: e.phase_reached,
                 };
                 Kind::Done(answer)
             }
             PlainEvent::PhaseChanged(_)
             | PlainEvent::Checkpoint(_)
             | PlainEvent::TradeBusted(_)
-            | PlainEvent::Uncrossed(_) => return None,
+            | PlainEvent::Uncrossed(_)
+            | PlainEvent::ReferencesChanged(_) => return None,
         })
     }
 
@@ -389,6 +392,7 @@ impl Outcomes {
                 session_id,
                 partition_id,
                 ref_template_id: a.ref_template_id,
+                phase_reached: a.phase_reached,
             }),
         }
     }
@@ -415,6 +419,7 @@ mod tests {
             session_id: ASKING.session_id,
             partition_id: ASKING.partition_id,
             ref_template_id: 9,
+            phase_reached: PhaseReached::None,
         })
     }
 

@@ -1,10 +1,11 @@
 //! Changes of phase: the legal ones and their effects, in the order of `docs/matching.md`.
 
 use weir_types::{
-    ClOrdId, ExecType, InstrumentId, OrdStatus, OrdType, Phase, Reason, RequestNo, TimeInForce,
+    ExecType, InstrumentId, OrdStatus, OrdType, Phase, PhaseCause, Reason, RequestNo, SessionId,
+    Switch, TimeInForce,
 };
 use weir_wire::event::PhaseChanged;
-use weir_wire::reference::SetPhase;
+use weir_wire::reference::{ResumeTrading, SetPhase};
 use weir_wire::{Event, PlainEvent};
 
 use crate::book::BookSide;
@@ -15,6 +16,30 @@ use crate::index::{NIL, Slot};
 use crate::instrument::is_call;
 use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
+
+/// The cause of a change of phase.
+#[derive(Clone, Copy)]
+pub(crate) struct Cause {
+    pub(crate) kind: PhaseCause,
+    /// The operator's session; none for other causes.
+    pub(crate) session_id: SessionId,
+    /// True if the uncrossing that begins continuous trading may be beyond the collars.
+    pub(crate) overrides_collars: bool,
+}
+
+impl Cause {
+    pub(crate) const SCHEDULE: Cause = Cause::of(PhaseCause::Schedule);
+    pub(crate) const CALL_END: Cause = Cause::of(PhaseCause::CallEnd);
+    pub(crate) const COLLAR: Cause = Cause::of(PhaseCause::Collar);
+
+    const fn of(kind: PhaseCause) -> Cause {
+        Cause { kind, session_id: SessionId::NONE, overrides_collars: false }
+    }
+
+    fn operator(session_id: SessionId) -> Cause {
+        Cause { session_id, ..Cause::of(PhaseCause::Operator) }
+    }
+}
 
 /// Returns true if an instrument may go from one phase to the other.
 fn is_legal(from: Phase, to: Phase) -> bool {
@@ -63,8 +88,15 @@ impl Engine {
     pub(crate) fn set_phase<S: EventSink>(&mut self, asker: Requester, m: &SetPhase, out: &mut S) {
         match self.check_set_phase(asker, m) {
             Ok(slot) => {
-                let ended_count = self.change_phase(slot, m.phase, out);
-                self.say_done(asker, ClOrdId::NONE, ended_count, out);
+                let cause = Cause {
+                    overrides_collars: m.override_collars == Switch::On,
+                    ..Cause::operator(self.sessions[asker.session].session_id)
+                };
+                // An operator's halt holds, also one that a schedule began.
+                self.instruments[slot].is_held |=
+                    self.instruments[slot].phase == Phase::Halted && m.phase == Phase::Halted;
+                let ended_count = self.change_phase(slot, m.phase, cause, out);
+                self.say_phase_reached(asker, slot, ended_count, out);
             }
             Err(reason) => {
                 let named = NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING };
@@ -73,10 +105,40 @@ impl Engine {
         }
     }
 
-    fn check_set_phase(&self, asker: Requester, m: &SetPhase) -> Result<Slot, Reason> {
+    fn check_set_phase(&mut self, asker: Requester, m: &SetPhase) -> Result<Slot, Reason> {
         let slot = self.check_phase_request(asker, m.instrument_id)?;
         self.check_change(slot, m.phase)?;
-        Ok(slot)
+        match m.override_collars {
+            Switch::On if m.phase != Phase::Continuous => Err(Reason::FieldOutOfRange),
+            Switch::Off if self.ends_call_beyond_collar(slot, m.phase) => Err(Reason::BeyondCollar),
+            _ => Ok(slot),
+        }
+    }
+
+    /// Lifts a halt: the instrument goes back to the phase before. Without one nothing changes.
+    pub(crate) fn resume_trading<S: EventSink>(
+        &mut self,
+        asker: Requester,
+        m: &ResumeTrading,
+        out: &mut S,
+    ) {
+        let slot = match self.check_phase_request(asker, m.instrument_id) {
+            Ok(slot) => slot,
+            Err(reason) => {
+                let named = NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING };
+                return self.reject(asker, named, reason, out);
+            }
+        };
+        let mut ended_count = 0;
+        if let Some(before) = self.instruments[slot].resume_to {
+            let is_through_call = m.through_call == Switch::On && before == Phase::Continuous;
+            let to = if is_through_call { Phase::VolatilityCall } else { before };
+            let row = &mut self.instruments[slot];
+            (row.resume_to, row.is_held) = (None, false);
+            let cause = Cause::operator(self.sessions[asker.session].session_id);
+            ended_count = self.change_phase(slot, to, cause, out);
+        }
+        self.say_phase_reached(asker, slot, ended_count, out);
     }
 
     /// Checks that the asker may change the instrument's phase here, now or later.
@@ -99,6 +161,22 @@ impl Engine {
         if from == to || is_legal(from, to) { Ok(()) } else { Err(Reason::WrongPhase) }
     }
 
+    /// Returns true if the change would end a volatility call at a price beyond the collars, which
+    /// only the end of its time may do, and an operator who says so.
+    pub(crate) fn ends_call_beyond_collar(&mut self, instrument: Slot, to: Phase) -> bool {
+        self.instruments[instrument].phase == Phase::VolatilityCall
+            && to == Phase::Continuous
+            && !plant::is(Plant::CallEndsUnchecked)
+            && self.uncrosses_beyond_collar(instrument)
+    }
+
+    /// Returns true if a scheduled change may happen now: an operator's halt holds against all but
+    /// a close.
+    pub(crate) fn is_open_to_schedule(&self, instrument: Slot, to: Phase) -> bool {
+        let is_held = self.instruments[instrument].is_held && to != Phase::Closed;
+        !is_held && self.check_change(instrument, to).is_ok()
+    }
+
     /// Returns the number of orders at which a legal change will look, once each: so many as the
     /// instrument has, in its calls and at its end too.
     pub(crate) fn looks_of_change(&self, instrument: Slot, to: Phase) -> u64 {
@@ -115,14 +193,18 @@ impl Engine {
         &mut self,
         instrument: Slot,
         to: Phase,
+        cause: Cause,
         out: &mut S,
     ) -> u64 {
         let from = self.instruments[instrument].phase;
         if from == to {
             return 0;
         }
+        let last = self.match_id;
+        self.instruments[instrument].begin_session_in(to, last);
         if to == Phase::Continuous
             && from != Phase::VolatilityCall
+            && !cause.overrides_collars
             && self.uncrosses_beyond_collar(instrument)
         {
             self.interrupt(instrument, out);
@@ -138,9 +220,9 @@ impl Engine {
         if to != Phase::Continuous {
             self.instruments[instrument].traded = None;
         }
-        self.enter_phase(instrument, to, out);
+        self.enter_phase(instrument, to, cause, out);
         match to {
-            Phase::ClosingCall => self.release_parked(instrument),
+            Phase::ClosingCall => ended_count += self.release_parked(instrument, out),
             Phase::Closed => {
                 let expired = Change::new(ExecType::Expired, OrdStatus::Expired, RequestNo::NONE);
                 let is_of_day = |order: &Order| order.time_in_force == TimeInForce::Day;
@@ -148,7 +230,7 @@ impl Engine {
                     self.end_all(instrument, |order| is_of_day(order).then_some(expired), out);
             }
             Phase::VolatilityCall => self.set_call_end(instrument),
-            Phase::Continuous => self.instruments[instrument].recall_last_price(),
+            Phase::Continuous => self.instruments[instrument].recall_session_price(),
             Phase::Halted | Phase::OpeningCall => {}
         }
         self.look_at_stops(instrument, out);
@@ -157,9 +239,15 @@ impl Engine {
 
     /// Sets the phase alone, without the other effects of a change; clears the end set for the
     /// previous phase.
-    pub(crate) fn enter_phase<S: EventSink>(&mut self, instrument: Slot, to: Phase, out: &mut S) {
+    pub(crate) fn enter_phase<S: EventSink>(
+        &mut self,
+        instrument: Slot,
+        to: Phase,
+        cause: Cause,
+        out: &mut S,
+    ) {
         let row = &mut self.instruments[instrument];
-        row.phase = to;
+        row.enter(to, cause.kind == PhaseCause::Operator);
         let instrument_id = row.definition.instrument_id;
         self.timers.set_call_end(instrument_id, None);
         let event = Event::Plain(PlainEvent::PhaseChanged(PhaseChanged {
@@ -168,6 +256,8 @@ impl Engine {
             instrument_id,
             partition_id: self.config.partition_id,
             phase: to,
+            cause: cause.kind,
+            session_id: cause.session_id,
         }));
         self.say(&event, out);
     }
@@ -203,8 +293,9 @@ impl Engine {
         count
     }
 
-    /// Moves parked orders into the book at the start of the closing call, by `rec`.
-    fn release_parked(&mut self, instrument: Slot) {
+    /// Moves parked orders into the book at the start of the closing call, by `rec`; cancels those
+    /// whose entry a kill switch would refuse, and returns their number.
+    fn release_parked<S: EventSink>(&mut self, instrument: Slot, out: &mut S) -> u64 {
         let mut batch = core::mem::take(&mut self.batch);
         batch.clear();
         if let Some(level) = self.instruments[instrument].parked().best() {
@@ -218,11 +309,18 @@ impl Engine {
         if plant::is(Plant::ParkedOutOfOrder) {
             batch.reverse();
         }
+        let mut killed_count = 0;
         for slot in &batch {
+            if self.is_order_killed(*slot) && !plant::is(Plant::KilledParkedEnter) {
+                self.cancel_resting(*slot, Reason::Killed, RequestNo::NONE, out);
+                killed_count += 1;
+                continue;
+            }
             self.unlink(*slot);
             self.stand(*slot, OrderLocation::Book, true);
         }
         self.batch = batch;
+        killed_count
     }
 }
 

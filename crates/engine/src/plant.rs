@@ -101,6 +101,30 @@ weir_plant::plants! {
         SweepStaysAtEnded,
         /// A snapshot omits the sessions with cancel-on-disconnect.
         SnapshotForgetsChoices,
+        /// A scheduled change lifts an operator's halt.
+        HaltNotHeld,
+        /// An operator's change, or a scheduled one, ends a volatility call at any price.
+        CallEndsUnchecked,
+        /// A snapshot omits the phase to which a resume goes back.
+        SnapshotForgetsResume,
+        /// Stops of the killed trigger.
+        KilledStopsTrigger,
+        /// Parked orders of the killed enter the closing call.
+        KilledParkedEnter,
+        /// A snapshot omits that a kill switch asked for a sweep.
+        SnapshotForgetsKill,
+        /// A bust leaves the last price.
+        BustKeepsLastPrice,
+        /// A bust leaves the price of the last uncrossing.
+        BustKeepsReference,
+        /// Busted trades before an interruption reach stops behind it.
+        BustedTradesReachStops,
+        /// Prices of trades too old for a bust are forgotten.
+        OldTradesForgotten,
+        /// Stops are compared with the last price of the session before.
+        StopsSeeYesterday,
+        /// A snapshot omits the prices of trades that are not retained.
+        SnapshotForgetsBases,
         /// A session's choice stays after its loss.
         ChoiceOutlivesSession,
     }

@@ -46,7 +46,7 @@ const OPERATOR: SessionId = SessionId(90);
 const HEARD_MAX: usize = 40;
 /// The number of last reported trades that a script remembers: more than the engines of a duel
 /// retain, so that busts fall on either side of the limit.
-const TRADES_HEARD_MAX: usize = 80;
+const TRADES_HEARD_MAX: usize = 12;
 
 struct NamedOrder {
     session_id: SessionId,
@@ -69,6 +69,8 @@ pub struct Script<'a> {
     last_transfer: Option<Transfer>,
     last_mass_cancel: Option<MassCancel>,
     last_lost: Option<SessionId>,
+    /// The kill switch that is on, in most cases: it goes off soon, or nobody would trade.
+    killed: Option<(KillScope, u32)>,
     control_position: u64,
     /// Reported orders, the newest last: most cancels and replaces name one of them.
     heard: Vec<OrderEvent>,
@@ -96,6 +98,7 @@ impl<'a> Script<'a> {
             last_transfer: None,
             last_mass_cancel: None,
             last_lost: None,
+            killed: None,
             control_position: 1_000,
             heard: Vec::new(),
             trades: Vec::new(),
@@ -126,6 +129,7 @@ impl<'a> Script<'a> {
             last_transfer: self.last_transfer,
             last_mass_cancel: self.last_mass_cancel,
             last_lost: self.last_lost,
+            killed: self.killed,
             control_position: self.control_position,
             heard: self.heard,
             trades: self.trades,
@@ -353,22 +357,36 @@ impl<'a> Script<'a> {
         Command::Request(Request::Transfer(transfer))
     }
 
+    /// Returns a kill switch: off if one is on, and else in a half on.
     fn kill_switch(&mut self) -> Command {
         let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
         let scope = self.one_of(KillScope::ALL);
+        let scope = if scope == KillScope::All { self.one_of(KillScope::ALL) } else { scope };
         let id = match scope {
             KillScope::All => self.rarely(0, &[1]),
             KillScope::Firm => self.one_of(&[1, 1, 9]),
             KillScope::Account => self.one_of(&[21, 21, 99]),
             KillScope::Session => self.one_of(&[2, 2, 77]),
         };
+        let is_on = self.killed.is_none() && self.byte() < 128;
+        let (scope, id) = self.killed.unwrap_or((scope, id));
+        let partition_id = self.rarely(HERE, &[PartitionId(2)]);
+        if session_id == OPERATOR && partition_id == HERE {
+            self.killed = is_on.then_some((scope, id));
+        }
+        let cancels = self.byte();
         Command::Request(Request::KillSwitch(KillSwitch {
             request_no: self.request_no(session_id),
             session_id,
             id,
-            partition_id: self.rarely(HERE, &[PartitionId(2)]),
+            partition_id,
             scope,
-            switch: if self.byte() % 32 == 31 { Switch::On } else { Switch::Off },
+            switch: if is_on { Switch::On } else { Switch::Off },
+            cancel_orders: match cancels {
+                0..48 if is_on => Switch::On,
+                248.. => Switch::On,
+                _ => Switch::Off,
+            },
         }))
     }
 

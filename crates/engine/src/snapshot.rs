@@ -28,9 +28,10 @@ use crate::bust::{Party, Trade};
 use crate::config::{EngineConfig, ORDER_QTY_LIMIT, SCHEDULE_MAX};
 use crate::engine::{Engine, next_checkpoint};
 use crate::index::{NIL, Slot};
-use crate::instrument::Firm;
+use crate::instrument::{Firm, Instrument};
 use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
+use crate::references::{PriceBase, PriceBases};
 use crate::session::Session;
 use crate::stops::is_stop;
 use crate::transfer::LastTransfer;
@@ -38,7 +39,14 @@ use bytes::{Reader, Writer};
 use promised::SnapshotReservations;
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
+/// The oldest version that is read: that of the rules before, so that an upgrade begins at the end
+/// of its log. It has no halts: a halted instrument is held, and goes back to continuous trading as
+/// a resume did then. It has no sweeps of kill switches. Its trades count for the prices that it
+/// has, whether they are busted later or not.
+const VERSION_MIN: u32 = 4;
+/// The code of no phase.
+const NO_PHASE: u8 = u8::MAX;
 const CRC_LEN: usize = 4;
 /// The number of bytes that [`write_order`] writes.
 const ORDER_LEN: usize = 106;
@@ -109,7 +117,7 @@ impl Engine {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// The snapshot version that this engine writes, and the only one that it reads.
+    /// The snapshot version that this engine writes. It reads that one and the one before.
     pub const SNAPSHOT_VERSION: u32 = VERSION;
 
     /// Restores the engine from a snapshot. It continues like the original, with equal events and
@@ -129,7 +137,7 @@ impl Engine {
             return Err(SnapshotError::NotASnapshot);
         }
         let version = r.u32()?;
-        if version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(SnapshotError::UnknownVersion(version));
         }
         let (found, computed) = (u32::from_le_bytes(*crc), crc32c::crc32c(body));
@@ -145,13 +153,13 @@ impl Engine {
         let mut promised = SnapshotReservations::default();
         engine.read_owners(&mut r, &mut promised)?;
         engine.read_sessions(&mut r)?;
-        engine.read_instruments(&mut r)?;
+        engine.read_instruments(&mut r, version)?;
         engine.read_positions(&mut r, &mut promised)?;
         engine.read_orders(&mut r)?;
         engine.check_promised(&promised)?;
         engine.read_timers(&mut r)?;
-        engine.read_sweeps(&mut r)?;
-        engine.read_trades(&mut r)?;
+        engine.read_sweeps(&mut r, version)?;
+        engine.read_trades(&mut r, version)?;
         engine.read_choices(&mut r)?;
         if r.0.is_empty() { Ok(engine) } else { Err(SnapshotError::Invalid("length")) }
     }
@@ -323,15 +331,22 @@ impl Engine {
         for row in self.instruments.rows() {
             w.block(|out| Definition::DefineInstrument(row.definition).encode(out));
             w.u8(row.phase.code());
+            let forgets = plant::is(Plant::SnapshotForgetsResume);
+            let resume_to = if forgets { Some(Phase::Continuous) } else { row.resume_to };
+            w.u8(row.resume_to.and(resume_to).map_or(NO_PHASE, Phase::code));
+            w.flag(row.is_held);
             w.i128(row.transferred_in);
             w.optional_price(row.last_price);
             w.optional_price(row.uncrossed_price);
             w.optional_price(row.traded.map(|(low, _)| low));
             w.optional_price(row.traded.map(|(_, high)| high));
+            w.optional_price(row.session_price);
+            w.flag(row.is_session_over);
+            write_bases(&row.bases, w);
         }
     }
 
-    fn read_instruments(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+    fn read_instruments(&mut self, r: &mut Reader<'_>, version: u32) -> Result<(), SnapshotError> {
         for _ in 0..r.count("instruments", self.config.instruments_max)? {
             let raw = weir_wire::frame::parse_message(r.block()?);
             let Ok(Ok(Definition::DefineInstrument(definition))) =
@@ -347,6 +362,7 @@ impl Engine {
             let slot = self.instruments.find(id).expect("defined just now");
             let row = &mut self.instruments[slot];
             row.phase = Phase::from_code(r.u8()?).ok_or(SnapshotError::Invalid("phase"))?;
+            (row.resume_to, row.is_held) = read_halt(row.phase, r, version)?;
             row.transferred_in = r.i128()?;
             if row.transferred_in.unsigned_abs() > CASH_MAX {
                 return Err(SnapshotError::Invalid("transferred lots"));
@@ -354,6 +370,13 @@ impl Engine {
             row.last_price = r.optional_price()?;
             row.uncrossed_price = r.optional_price()?;
             row.traded = r.optional_price()?.zip(r.optional_price()?);
+            if version == VERSION_MIN {
+                continue_prices(row, self.match_id);
+                continue;
+            }
+            row.session_price = r.optional_price()?;
+            row.is_session_over = r.flag()?;
+            row.bases = read_bases(r)?;
         }
         Ok(())
     }
@@ -514,11 +537,12 @@ impl Engine {
             w.u64(trade.price.0.cast_unsigned());
             w.u64(trade.qty.0);
             w.u32(trade.instrument);
+            w.flag(trade.is_auction);
             w.flag(trade.is_busted);
         }
     }
 
-    fn read_trades(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+    fn read_trades(&mut self, r: &mut Reader<'_>, version: u32) -> Result<(), SnapshotError> {
         let count = r.count("trades", self.config.trades_max)?;
         // The snapshot may hold fewer trades than the limit when the limit was raised.
         if u64::from(count) > self.match_id.0 {
@@ -533,6 +557,7 @@ impl Engine {
                 price: Price(r.u64()?.cast_signed()),
                 qty: Qty(r.u64()?),
                 instrument: r.u32()?,
+                is_auction: version > VERSION_MIN && r.flag()?,
                 is_busted: r.flag()?,
             };
             self.check_slots(trade.buyer.account, trade.instrument)?;
@@ -594,6 +619,63 @@ fn is_consistent(order: &Order) -> bool {
         order.shown_qty.is_zero()
     };
     is_placed && is_slice_fine
+}
+
+fn write_bases(bases: &PriceBases, w: &mut Writer<'_>) {
+    let forgets = plant::is(Plant::SnapshotForgetsBases);
+    for base in [&bases.last, &bases.uncrossed, &bases.session] {
+        w.optional_price(if forgets { None } else { base.price });
+        w.u64(base.since.0);
+    }
+    w.optional_price(bases.traded.map(|(low, _)| low));
+    w.optional_price(bases.traded.map(|(_, high)| high));
+    w.u64(bases.traded_from.0);
+}
+
+fn read_bases(r: &mut Reader<'_>) -> Result<PriceBases, SnapshotError> {
+    let mut base = || {
+        Ok(PriceBase::new(r.optional_price()?, MatchId(r.number()?))) as Result<_, SnapshotError>
+    };
+    let (last, uncrossed, session) = (base()?, base()?, base()?);
+    let traded = r.optional_price()?.zip(r.optional_price()?);
+    Ok(PriceBases { last, uncrossed, session, traded, traded_from: MatchId(r.number()?) })
+}
+
+/// Takes the prices of an instrument of the version before as bases for the trades to come.
+fn continue_prices(row: &mut Instrument, last: MatchId) {
+    row.is_session_over = row.phase == Phase::Closed;
+    row.session_price = row.last_price.filter(|_| !row.is_session_over);
+    row.bases = PriceBases {
+        last: PriceBase::new(row.last_price, last),
+        uncrossed: PriceBase::new(row.uncrossed_price, last),
+        session: PriceBase::new(row.session_price, last),
+        traded: row.traded,
+        traded_from: last.next(),
+    };
+}
+
+/// Reads the phase to which a resume goes back, and whether an operator's halt holds.
+fn read_halt(
+    phase: Phase,
+    r: &mut Reader<'_>,
+    version: u32,
+) -> Result<(Option<Phase>, bool), SnapshotError> {
+    let is_halted = phase == Phase::Halted;
+    if version == VERSION_MIN {
+        return Ok((is_halted.then_some(Phase::Continuous), is_halted));
+    }
+    let invalid = SnapshotError::Invalid("halt");
+    let resume_to = match r.u8()? {
+        NO_PHASE => None,
+        code => Some(Phase::from_code(code).ok_or(invalid.clone())?),
+    };
+    let is_held = r.flag()?;
+    let is_fine = match phase {
+        Phase::Halted => resume_to.is_some_and(|before| before != Phase::Halted),
+        Phase::Closed => resume_to == is_held.then_some(Phase::Closed),
+        _ => resume_to.is_none() && !is_held,
+    };
+    if is_fine { Ok((resume_to, is_held)) } else { Err(invalid) }
 }
 
 fn new_id<T>(

@@ -2,7 +2,8 @@
 //!
 //! Trades reach stops. At the end of the command the reached stops trigger one after the other, by
 //! `rec`, and their own trades reach further stops. Stops reached by trades before an interruption
-//! trigger when continuous trading resumes. The waves are a loop, never recursion.
+//! trigger when continuous trading resumes. The waves are a loop, never recursion. A reached stop
+//! whose entry a kill switch would refuse is cancelled.
 
 use weir_types::{ExecType, OrdType, Phase, Price, Reason, RequestNo, Side};
 
@@ -36,7 +37,7 @@ impl Instrument {
     /// Returns true if a stop entered now triggers at once.
     pub(crate) fn triggers_at_once(&self, side: Side, stop_px: Price) -> bool {
         self.phase == Phase::Continuous
-            && self.last_price.is_some_and(|price| is_reached(side, stop_px, price))
+            && self.session_price.is_some_and(|price| is_reached(side, stop_px, price))
     }
 }
 
@@ -84,6 +85,10 @@ impl Engine {
             self.sort_by_rec(&mut wave);
         }
         for slot in &wave {
+            if self.is_order_killed(*slot) && !plant::is(Plant::KilledStopsTrigger) {
+                self.cancel_resting(*slot, Reason::Killed, RequestNo::NONE, out);
+                continue;
+            }
             self.unlink(*slot);
             self.trigger(*slot, true, out);
         }

@@ -1,4 +1,5 @@
-//! Sweeps: mass cancels, and cancels of lost sessions, in bounded steps.
+//! Sweeps: mass cancels, those of kill switches among them, and cancels of lost sessions, in
+//! bounded steps.
 //!
 //! The command takes the first step; while something remains, each `Tick` takes smaller ones. Half
 //! of a tick is for losses, half for mass cancels, so that neither kind waits for the other, and a
@@ -27,9 +28,10 @@
 //! INVARIANT: between commands a sweep's next order lives, belongs to the session at which the
 //! sweep is, and is not newer than its bound.
 
-use weir_types::{ClOrdId, MassCancelScope, Phase, Reason, Rec, RequestNo, Role};
+use weir_types::{ClOrdId, KillScope, MassCancelScope, Phase, Reason, Rec, RequestNo, Role};
 use weir_wire::Message;
 use weir_wire::order_entry::MassCancel;
+use weir_wire::reference::KillSwitch;
 
 use crate::config::{EngineConfig, EventSink};
 use crate::digest::{SweepParts, sweep_word};
@@ -48,9 +50,14 @@ pub(crate) enum SweepScope {
     Account(Slot),
     /// A firm.
     Firm(Slot),
-    /// All sessions: with an instrument.
+    /// All sessions: with an instrument, or of a kill switch.
     Partition,
+    /// Another session than the sweep's own.
+    Other(Slot),
 }
+
+/// The code of [`SweepScope::Other`], beside those of mass cancels.
+pub(crate) const OTHER_SESSION: u8 = 4;
 
 impl SweepScope {
     /// Returns the scope's code in a snapshot and in the digest, and its slot.
@@ -60,6 +67,7 @@ impl SweepScope {
             SweepScope::Account(slot) => (MassCancelScope::Account.code(), slot),
             SweepScope::Firm(slot) => (MassCancelScope::Firm.code(), slot),
             SweepScope::Partition => (MassCancelScope::Instrument.code(), 0),
+            SweepScope::Other(slot) => (OTHER_SESSION, slot),
         }
     }
 }
@@ -80,6 +88,8 @@ pub(crate) struct Sweep {
     pub(crate) session: Slot,
     /// The mass cancel's number; zero for a lost session.
     pub(crate) request_no: RequestNo,
+    /// True if a kill switch asked for it.
+    pub(crate) is_of_kill: bool,
     pub(crate) cl_ord_id: ClOrdId,
     pub(crate) scope: SweepScope,
     /// The only instrument; [`NIL`] for all.
@@ -206,11 +216,35 @@ impl Engine {
         Sweep {
             session: asker.session,
             request_no: asker.request_no,
+            is_of_kill: false,
             cl_ord_id: m.cl_ord_id,
             scope,
             instrument: instrument.unwrap_or(NIL),
             bound: self.rec,
             at: if scope == SweepScope::Session { asker.session } else { 0 },
+            next: NIL,
+            ended_count: 0,
+        }
+    }
+
+    /// Returns the sweep of a checked kill switch, before its first step.
+    pub(crate) fn sweep_of_kill(&self, asker: Requester, m: &KillSwitch) -> Sweep {
+        let known = |slot: Option<Slot>| slot.expect("checked before");
+        let scope = match m.scope {
+            KillScope::All => SweepScope::Partition,
+            KillScope::Firm => SweepScope::Firm(known(self.firms.find(m.id))),
+            KillScope::Account => SweepScope::Account(known(self.accounts.find(m.id))),
+            KillScope::Session => SweepScope::Other(known(self.sessions.find(m.id))),
+        };
+        Sweep {
+            session: asker.session,
+            request_no: asker.request_no,
+            is_of_kill: true,
+            cl_ord_id: ClOrdId::NONE,
+            scope,
+            instrument: NIL,
+            bound: self.rec,
+            at: if let SweepScope::Other(session) = scope { session } else { 0 },
             next: NIL,
             ended_count: 0,
         }
@@ -247,6 +281,7 @@ impl Engine {
         let sweep = Sweep {
             session,
             request_no: RequestNo::NONE,
+            is_of_kill: false,
             cl_ord_id: ClOrdId::NONE,
             scope: SweepScope::Session,
             instrument: NIL,
@@ -352,7 +387,11 @@ impl Engine {
                 continue;
             }
             let is_own = self.orders[slot].session == sweep.session;
-            let reason = if sweep.is_of_lost() { Reason::SessionLost } else { Reason::MassCancel };
+            let reason = match sweep.kind() {
+                SweepKind::Loss => Reason::SessionLost,
+                SweepKind::MassCancel if sweep.is_of_kill => Reason::Killed,
+                SweepKind::MassCancel => Reason::MassCancel,
+            };
             let request_no = if is_own { sweep.request_no } else { RequestNo::NONE };
             self.cancel_resting(slot, reason, request_no, out);
             part.changes_left -= 1;
@@ -408,6 +447,7 @@ impl Engine {
         };
         match sweep.scope {
             SweepScope::Session => (sweep.at <= sweep.session).then_some(sweep.session),
+            SweepScope::Other(session) => (sweep.at <= session).then_some(session),
             SweepScope::Account(account) => of_firm(self.accounts[account].firm),
             SweepScope::Firm(firm) => of_firm(firm),
             SweepScope::Partition => {
@@ -428,7 +468,10 @@ impl Engine {
     fn is_in_scope(&self, sweep: &Sweep, order: &Order) -> bool {
         let is_of_account = match sweep.scope {
             SweepScope::Account(account) => order.account == account,
-            SweepScope::Session | SweepScope::Firm(_) | SweepScope::Partition => true,
+            SweepScope::Session
+            | SweepScope::Firm(_)
+            | SweepScope::Partition
+            | SweepScope::Other(_) => true,
         };
         is_of_account && (sweep.instrument == NIL || order.instrument == sweep.instrument)
     }
@@ -476,11 +519,13 @@ impl Engine {
                 SweepScope::Session | SweepScope::Partition => 0,
                 SweepScope::Account(slot) => self.accounts[slot].account_id.0,
                 SweepScope::Firm(slot) => self.firms[slot].firm_id.0,
+                SweepScope::Other(slot) => self.sessions[slot].session_id.0,
             };
             sweep_word(&SweepParts {
                 place,
                 session_id: self.sessions[sweep.session].session_id,
                 request_no: sweep.request_no,
+                is_of_kill: sweep.is_of_kill,
                 cl_ord_id: sweep.cl_ord_id,
                 scope: (sweep.scope.code().0, scope_id),
                 instrument_id: match sweep.instrument {
@@ -503,6 +548,7 @@ pub(crate) fn firm_sweeps_max(sweeps_max: usize) -> usize {
 }
 
 fn sweep_asker(sweep: &Sweep) -> Requester {
-    let template_id = MassCancel::TEMPLATE_ID;
+    let template_id =
+        if sweep.is_of_kill { KillSwitch::TEMPLATE_ID } else { MassCancel::TEMPLATE_ID };
     Requester { session: sweep.session, request_no: sweep.request_no, template_id }
 }

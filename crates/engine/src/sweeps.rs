@@ -162,6 +162,7 @@ mod tests {
         Sweep {
             session,
             request_no: RequestNo(request_no),
+            is_of_kill: false,
             cl_ord_id: ClOrdId::NONE,
             scope: SweepScope::Session,
             instrument: NIL,

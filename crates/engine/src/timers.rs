@@ -37,6 +37,7 @@ use crate::emit::{Change, NamedIds, Requester};
 use crate::engine::{Engine, instrument_of};
 use crate::index::Slot;
 use crate::order::Orders;
+use crate::phases::Cause;
 use crate::plant::{self, Plant};
 use crate::sweep::looks_per_change;
 
@@ -301,14 +302,16 @@ impl Engine {
                 self.timers.set_call_end(instrument_id, None);
                 let slot = self.timed_instrument(instrument_id);
                 look_count = self.looks_of_change(slot, Phase::Continuous);
-                self.change_phase(slot, Phase::Continuous, out);
+                self.change_phase(slot, Phase::Continuous, Cause::CALL_END, out);
             }
             Due::Scheduled(instrument_id, phase) => {
                 self.timers.take_scheduled(instrument_id);
                 let slot = self.timed_instrument(instrument_id);
-                if self.check_change(slot, phase).is_ok() {
+                if self.is_open_to_schedule(slot, phase) {
                     look_count = self.looks_of_change(slot, phase);
-                    self.change_phase(slot, phase, out);
+                    if !self.ends_call_beyond_collar(slot, phase) {
+                        self.change_phase(slot, phase, Cause::SCHEDULE, out);
+                    }
                 }
             }
         }

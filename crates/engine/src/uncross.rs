@@ -293,8 +293,9 @@ impl Engine {
         let leaves_qty = self.orders[buy].leaves_qty.min(self.orders[sell].leaves_qty);
         let qty = leaves_qty.min(open_qty);
         self.match_id = self.match_id.next();
-        self.retain_trade(buy, sell, price, qty);
-        self.instruments[instrument].note_trade(price);
+        self.retain_trade([buy, sell], price, qty, true);
+        let match_id = self.match_id;
+        self.instruments[instrument].note_trade(match_id, price);
         for slot in [buy, sell] {
             self.settle(holding_of(&self.orders[slot], qty), price);
             let order = &mut self.orders[slot];

@@ -53,6 +53,7 @@ fn call_round(round: u64) -> Vec<Request> {
             session_id: OPERATOR,
             instrument_id: TULIP,
             phase,
+            override_collars: Switch::Off,
         })
     };
     let number = |at: u64| ClOrdId::from_number(round * 100 + at);

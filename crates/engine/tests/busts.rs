@@ -92,7 +92,7 @@ fn the_buyers_event_comes_first_whoever_was_taker() {
     check(&[
         ("buy a 100 5", &["a New 5"]),
         ("bob sell x 100 3", &["x New 3", "a Trade 3@100 2", "x Trade 3@100 0"]),
-        ("bust 1", &["busted Buy 3@100", "busted Sell 3@100", "done 2"]),
+        ("bust 1", &["busted Buy 3@100", "busted Sell 3@100", "references none none", "done 2"]),
     ]);
 }
 
@@ -109,7 +109,10 @@ fn a_bust_needs_the_lots_and_then_the_cash_to_be_free() {
             ("bust 1", &["refused InsufficientPosition"]),
             ("cancel y", &["y Canceled None"]),
             ("bob buy b 200 4999999", &["b Rejected InvalidQty"]),
-            ("bust 1", &["busted Buy 3@100", "busted Sell 3@100", "done 2"]),
+            (
+                "bust 1",
+                &["busted Buy 3@100", "busted Sell 3@100", "references none none", "done 2"],
+            ),
             ("bob buy c 10 3", &["c New 3"]),
         ],
     );
@@ -123,7 +126,10 @@ fn a_bust_needs_the_lots_and_then_the_cash_to_be_free() {
             ("buy y 50 1 poor", &["y New 1"]),
             ("bust 1", &["refused InsufficientCash"]),
             ("cancel y", &["y Canceled None"]),
-            ("bust 1", &["busted Buy 3@100", "busted Sell 3@100", "done 2"]),
+            (
+                "bust 1",
+                &["busted Buy 3@100", "busted Sell 3@100", "references none none", "done 2"],
+            ),
         ],
     );
 }

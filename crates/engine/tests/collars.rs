@@ -206,8 +206,8 @@ fn a_call_that_would_end_beyond_a_collar_becomes_a_volatility_call() {
 
 #[test]
 fn a_volatility_call_ends_at_the_price_that_it_finds() {
-    // By its timer or, without one, by an operator.
-    for (span, end) in [(500, "tick"), (0, "phase continuous")] {
+    // By its timer or, without one, by the word of an operator.
+    for (span, end) in [(500, "tick"), (0, "phase continuous override")] {
         let mut desk = with_a_stray_limit(span);
         assert_eq!(desk.engine.next_deadline().is_some(), span > 0);
         step(&mut desk, "at 2500");

@@ -22,7 +22,15 @@ const MOVED_IN_AT: usize = KILLED_AT + 1;
 fn kill(switch: Switch) -> Request {
     let (scope, id) = (KillScope::Firm, 2);
     let (session_id, partition_id) = (OPERATOR, HERE);
-    Request::KillSwitch(KillSwitch { request_no: NO, session_id, id, partition_id, scope, switch })
+    Request::KillSwitch(KillSwitch {
+        request_no: NO,
+        session_id,
+        id,
+        partition_id,
+        scope,
+        switch,
+        cancel_orders: Switch::Off,
+    })
 }
 
 fn schedule(phase: Phase, at: u64) -> Request {
@@ -37,7 +45,13 @@ fn schedule(phase: Phase, at: u64) -> Request {
 
 fn set_phase(instrument_id: InstrumentId) -> Request {
     let phase = Phase::Continuous;
-    Request::SetPhase(SetPhase { request_no: NO, session_id: OPERATOR, instrument_id, phase })
+    Request::SetPhase(SetPhase {
+        request_no: NO,
+        session_id: OPERATOR,
+        instrument_id,
+        phase,
+        override_collars: Switch::Off,
+    })
 }
 
 fn mass_cancel(scope: MassCancelScope) -> Request {

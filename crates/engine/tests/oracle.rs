@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use weir_engine::EngineConfig;
-use weir_engine::naive::{NaiveEngine, StepRule};
+use weir_engine::naive::{NaiveEngine, StepRule, TradingRule};
 use weir_engine::script::{Duel, DuelSetting, Script, StepLimits, Tally, fuzz_commands};
 use weir_types::{Nanos, PartitionId, Position};
 use weir_wire::Command;
@@ -70,13 +70,27 @@ fn tally_of(steps: StepLimits, bytes: &[u8]) -> Tally {
 /// A rule of steps that no script reaches is not tested, whatever the campaign's length.
 #[test]
 fn scripts_reach_every_rule_of_steps_and_turns() {
-    let bytes = random_bytes(400_000);
+    let bytes = random_bytes(800_000);
     let mut tally = Tally::default();
     for (number, part) in (0..).zip(bytes.chunks(50_000)) {
         tally.merge(&tally_of(StepLimits::drawn(number), part));
     }
     let counts: Vec<_> =
         StepRule::ALL.iter().map(|rule| (rule, tally.of("step", &format!("{rule:?}")))).collect();
+    assert!(counts.iter().all(|(_, count)| *count >= 3), "{counts:?}");
+}
+
+/// So with the rules of phases, halts, kills and references.
+#[test]
+fn scripts_reach_every_rule_of_trading() {
+    let bytes = random_bytes(800_000);
+    let mut tally = Tally::default();
+    for (number, part) in (0..).zip(bytes.chunks(50_000)) {
+        tally.merge(&tally_of(StepLimits::drawn(number), part));
+    }
+    let counts: Vec<_> = (TradingRule::ALL.iter())
+        .map(|rule| (rule, tally.of("rule", &format!("{rule:?}"))))
+        .collect();
     assert!(counts.iter().all(|(_, count)| *count >= 3), "{counts:?}");
 }
 
@@ -94,7 +108,7 @@ fn assert_ticks_end_all(engine: &mut NaiveEngine, last: Position, now: Nanos) {
 /// would prove nothing.
 #[test]
 fn scripts_reach_every_rule_and_are_mostly_accepted() {
-    let bytes = random_bytes(600_000);
+    let bytes = random_bytes(900_000);
     let mut script = Script::new(&bytes);
     let config = EngineConfig {
         orders_max: 64,
@@ -109,7 +123,7 @@ fn scripts_reach_every_rule_and_are_mostly_accepted() {
     };
     let mut engine = NaiveEngine::new(config);
     let (mut tally, mut events, mut position) = (Tally::default(), Vec::new(), 0);
-    while !script.is_over() && position < 20_000 {
+    while !script.is_over() && position < 30_000 {
         position += 1;
         events.clear();
         let command = script.command();

@@ -182,6 +182,40 @@ const WANTED: &[RulesWant] = &[
             },
         ],
     },
+    RulesWant {
+        rules: 5,
+        defaults: Some(0x604a_a273_264c_8ff6),
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0xd962_aa17_2a2f_ce30,
+                digest: 0x6965_c2cb_1f16_990c,
+                snapshot: 0xd3b7_e170_c3e0_8a17,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0xdcef_0d31_c9ec_b9a6,
+                digest: 0x629e_ef5e_b394_cf1c,
+                snapshot: 0x72df_90b9_8764_2a9f,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0xb50b_ead7_4a3d_6380,
+                digest: 0xab7e_c666_e420_7571,
+                snapshot: 0xcade_25cb_0ec9_7283,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0x7498_5668_fae4_ee54,
+                digest: 0xf6de_89f2_ade9_c5f5,
+                snapshot: 0x3484_5f6b_551e_0e80,
+            },
+        ],
+    },
 ];
 
 /// Returns the hash of the limits that every engine has by default and that can change an event: a
@@ -248,6 +282,8 @@ const REACHED: &[(&str, &[&str])] = &[
             "KillSwitch",
             "BustTrade",
             "SchedulePhase",
+            "ResumeTrading",
+            "SetReference",
             "Import",
             "Tick",
             "SessionLost",
@@ -265,6 +301,7 @@ const REACHED: &[(&str, &[&str])] = &[
             "TradeBusted",
             "Uncrossed",
             "Uncrossed with trades",
+            "ReferencesChanged",
             "Defined",
         ],
     ),

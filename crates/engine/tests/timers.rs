@@ -324,7 +324,7 @@ const AFTER: &[&str] = &[
     "tick",
     "phase halted",
     "phase continuous",
-    "phase continuous",
+    "phase continuous override",
     "bob buy w 106 20",
     "cancel big",
     "at 9000",

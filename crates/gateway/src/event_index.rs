@@ -17,7 +17,8 @@ use weir_partition::event_reader::{EventReader, PastRead, ReadEvent};
 use weir_partition::lineage::{Lineage, PassedEnds};
 use weir_partition::state_bytes::{StateBytes, put_number};
 use weir_types::{
-    ClOrdId, Epoch, EventNo, FirmId, Nanos, PartitionId, Position, RequestNo, SessionId,
+    ClOrdId, Epoch, EventNo, FirmId, Nanos, PartitionId, PhaseReached, Position, RequestNo,
+    SessionId,
 };
 use weir_wire::event::RequestDone;
 use weir_wire::{Definition, Event, PlainEvent};
@@ -292,6 +293,7 @@ pub fn fuzz_state(bytes: &[u8]) {
             session_id,
             partition_id: PartitionId(1),
             ref_template_id: 0,
+            phase_reached: PhaseReached::None,
         };
         let mut record = Vec::new();
         Event::Plain(PlainEvent::RequestDone(done)).encode(&mut record);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_types::{ExecType, InstrumentId, Nanos, Phase, Price};
+use weir_types::{ExecType, InstrumentId, Nanos, Phase, Price, Switch};
 use weir_wire::event::{OrderEvent, PhaseChanged, Uncrossed};
 use weir_wire::frame::parse_message;
 use weir_wire::{Definition, Event, Message, PlainEvent};
@@ -134,6 +134,13 @@ impl Markets {
                     }
                 });
             }
+            Event::Plain(PlainEvent::ReferencesChanged(event)) => {
+                let there = |has: Switch, price: Price| (has == Switch::On).then_some(price);
+                self.change(event.instrument_id, |market| {
+                    market.last_price = there(event.has_last, event.last_px);
+                    market.static_reference = there(event.has_static, event.static_px);
+                });
+            }
             // A later definition of the same instrument does not change its phase.
             Event::Defined(_, Definition::DefineInstrument(definition))
                 if self.is_whole && !self.all.contains_key(&definition.instrument_id) =>
@@ -166,7 +173,7 @@ impl Markets {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{PartitionId, Position, Qty};
+    use weir_types::{PartitionId, PhaseCause, Position, Qty, SessionId};
 
     use super::*;
 
@@ -179,6 +186,8 @@ mod tests {
             instrument_id: ONE,
             partition_id: PartitionId(1),
             phase,
+            cause: PhaseCause::Operator,
+            session_id: SessionId(1),
         }))
     }
 

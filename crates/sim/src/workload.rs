@@ -169,6 +169,7 @@ pub fn operate(rng: &mut SeededRng, request_no: RequestNo) -> Request {
             session_id,
             instrument_id: one_of(rng, &INSTRUMENTS),
             phase: one_of(rng, &[Phase::Continuous, Phase::Continuous, Phase::Halted]),
+            override_collars: Switch::Off,
         }),
         1 => Request::KillSwitch(KillSwitch {
             request_no,
@@ -177,6 +178,7 @@ pub fn operate(rng: &mut SeededRng, request_no: RequestNo) -> Request {
             partition_id: HERE,
             scope: KillScope::Account,
             switch: one_of(rng, &[Switch::Off, Switch::Off, Switch::On]),
+            cancel_orders: Switch::Off,
         }),
         _ => Request::Transfer(Transfer {
             request_no,

@@ -40,8 +40,8 @@ pub use market::{AnySide, FeedState, MarketContent, MarketPolicy, OrderAction, T
 pub use num::{Cash, Nanos, Price, Qty};
 pub use order::{
     AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, Role, SelfTradePrevention, Side, SourceStatus, SubscriptionAction,
-    SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
+    OrdType, Phase, PhaseCause, PhaseReached, Role, SelfTradePrevention, Side, SourceStatus,
+    SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
 };
 pub use reason::Reason;
 pub use wall_offset::WallOffset;

@@ -121,6 +121,38 @@ codes! {
         ClosingCall = 5,
     }
 
+    /// The phase that an operator's request reached.
+    PhaseReached {
+        /// The request is about no phase.
+        None = 0,
+        /// See [`Phase`].
+        Closed = 1,
+        /// See [`Phase`].
+        Continuous = 2,
+        /// See [`Phase`].
+        Halted = 3,
+        /// See [`Phase`].
+        OpeningCall = 4,
+        /// See [`Phase`].
+        VolatilityCall = 5,
+        /// See [`Phase`].
+        ClosingCall = 6,
+    }
+
+    /// The cause of a change of phase.
+    PhaseCause {
+        /// Not recorded: the event is of before causes were.
+        Unknown = 0,
+        /// An operator's request.
+        Operator = 1,
+        /// A scheduled change was due.
+        Schedule = 2,
+        /// A volatility call had lasted for its duration.
+        CallEnd = 3,
+        /// A trade, or the price of an uncrossing, would have been beyond a collar.
+        Collar = 4,
+    }
+
     /// The scope of a mass cancel.
     MassCancelScope {
         /// All live orders of the requesting session.
@@ -267,6 +299,35 @@ impl Side {
         match self {
             Side::Buy => Side::Sell,
             Side::Sell => Side::Buy,
+        }
+    }
+}
+
+impl PhaseReached {
+    /// Returns the phase; `None` if the request is about none.
+    #[must_use]
+    pub const fn phase(self) -> Option<Phase> {
+        Some(match self {
+            PhaseReached::None => return None,
+            PhaseReached::Closed => Phase::Closed,
+            PhaseReached::Continuous => Phase::Continuous,
+            PhaseReached::Halted => Phase::Halted,
+            PhaseReached::OpeningCall => Phase::OpeningCall,
+            PhaseReached::VolatilityCall => Phase::VolatilityCall,
+            PhaseReached::ClosingCall => Phase::ClosingCall,
+        })
+    }
+}
+
+impl From<Phase> for PhaseReached {
+    fn from(phase: Phase) -> PhaseReached {
+        match phase {
+            Phase::Closed => PhaseReached::Closed,
+            Phase::Continuous => PhaseReached::Continuous,
+            Phase::Halted => PhaseReached::Halted,
+            Phase::OpeningCall => PhaseReached::OpeningCall,
+            Phase::VolatilityCall => PhaseReached::VolatilityCall,
+            Phase::ClosingCall => PhaseReached::ClosingCall,
         }
     }
 }

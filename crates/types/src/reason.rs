@@ -189,6 +189,8 @@ reasons! {
     LiveOrdersTooLarge = 97, "live orders are larger than the new largest quantity";
     /// The instrument to rename has live orders.
     LiveOrdersNamed = 98, "live orders stand under the present symbol";
+    /// The call would uncross beyond a collar, and the request does not override the collars.
+    BeyondCollar = 99, "the call would uncross beyond a collar";
 
     /// The token cannot be honoured.
     ResyncToken = 100, "the token is not valid here; start again from the oldest legal one";

@@ -16,14 +16,15 @@ use weir_client::{Admin, ClientError};
 use weir_runtime::civil::{Date, parse_moment, utc};
 use weir_types::{
     AccountId, Cash, ClOrdId, FirmId, InstrumentId, KillScope, MassCancelScope, MatchId, Nanos,
-    PartitionId, Phase, RequestNo, Role, SessionId, Symbol,
+    PartitionId, Phase, Price, RequestNo, Role, SessionId, Switch, Symbol,
 };
 use weir_wire::Request;
 use weir_wire::order_entry::MassCancel;
-use weir_wire::reference::{KillSwitch, Transfer};
+use weir_wire::reference::{KillSwitch, SetPhase, Transfer};
 
 use super::calendar::{Calendar, parse_phase};
 use super::endpoint::Login;
+use super::units::decimal;
 use define::{AccountArgs, FirmArgs, InstrumentArgs, SessionArgs};
 
 /// Options of `weir admin`.
@@ -62,6 +63,9 @@ enum AdminCommand {
         /// closed, opening-call, continuous, volatility-call, closing-call or halted.
         #[arg(value_parser = parse_phase)]
         phase: Phase,
+        /// Begin continuous trading also if the call would uncross beyond the collars.
+        #[arg(long)]
+        override_collars: bool,
     },
     /// File a change of phase for later, or forget those filed.
     Schedule(ScheduleArgs),
@@ -75,17 +79,34 @@ enum AdminCommand {
         #[arg(long)]
         partition: Option<u16>,
     },
-    /// Halt an instrument: no entry, no trades; cancels are served.
+    /// Set the last price or the static reference of an instrument, from which collars are
+    /// measured, until a trade sets another. Triggers no stop.
+    Reference {
+        /// Its symbol or identifier.
+        instrument: String,
+        /// The last price, such as 10.05, or none.
+        #[arg(long, allow_hyphen_values = true, required_unless_present = "fixed")]
+        last: Option<String>,
+        /// The static reference, or none: the definition's then.
+        #[arg(long = "static", value_name = "STATIC", allow_hyphen_values = true)]
+        fixed: Option<String>,
+    },
+    /// Halt an instrument until it is resumed: no entry, no trades; cancels are served. A filed
+    /// close closes it, and no other filed change lifts the halt.
     Halt {
         /// Its symbol or identifier, or all.
         instrument: String,
     },
-    /// Resume continuous trading.
+    /// Lift the halt of an instrument: it goes back to the phase before, and stays closed if that
+    /// was it.
     Resume {
         /// Its symbol or identifier, or all.
         instrument: String,
+        /// Back to continuous trading through a volatility call.
+        #[arg(long)]
+        call: bool,
     },
-    /// Stop entry for somebody; cancels are served.
+    /// Stop entry for somebody; cancels are served, and stops that are reached are cancelled.
     Kill {
         /// all, firm, account or session.
         #[arg(value_parser = parse_scope)]
@@ -99,6 +120,9 @@ enum AdminCommand {
         /// Allow entry again.
         #[arg(long)]
         off: bool,
+        /// Cancel their live orders too.
+        #[arg(long, conflicts_with = "off")]
+        cancel: bool,
     },
     /// Cancel all live orders of a firm or an account, or of an instrument over all firms.
     Cancel(CancelArgs),
@@ -256,11 +280,15 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
         AdminCommand::Account(account) => define::account(admin, args, account),
         AdminCommand::Session(session) => define::session(admin, args, session),
         AdminCommand::Deposit(deposit) => transfer(admin, args, deposit),
-        AdminCommand::Phase { instrument, phase } => set_phase(admin, args, instrument, *phase),
-        AdminCommand::Halt { instrument } => set_phase(admin, args, instrument, Phase::Halted),
-        AdminCommand::Resume { instrument } => {
-            set_phase(admin, args, instrument, Phase::Continuous)
+        AdminCommand::Phase { instrument, phase, override_collars } => {
+            set_phase(admin, args, instrument, *phase, switch(*override_collars))
         }
+        AdminCommand::Halt { instrument } => {
+            set_phase(admin, args, instrument, Phase::Halted, Switch::Off)
+        }
+        AdminCommand::Resume { instrument, call } => change_phases(args, instrument, |of| {
+            admin.resume_trading(of.partition_id(), of.instrument_id(), *call)
+        }),
         AdminCommand::Schedule(of) => schedule(admin, args, of),
         AdminCommand::Calendar(of) => file_calendar(admin, args, of),
         AdminCommand::Bust { match_id, partition } => {
@@ -270,8 +298,11 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
             let json = serde_json::json!({ "busted": match_id, "partition": partition.0 });
             Ok(Outcome::of(text, json))
         }
+        AdminCommand::Reference { instrument, last, fixed } => {
+            set_reference(admin, args, instrument, [last, fixed].map(Option::as_deref))
+        }
         AdminCommand::Cancel(of) => mass_cancel(admin, args, of),
-        AdminCommand::Kill { scope, id, partition, off } => {
+        AdminCommand::Kill { scope, id, partition, off, cancel } => {
             if *scope != KillScope::All && *id == 0 {
                 bail!("whom? give the firm's, account's or session's identifier");
             }
@@ -279,13 +310,28 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
                 Some(partition) => vec![PartitionId(*partition)],
                 None => admin.partitions(),
             };
-            let (id, scope, switch) = (*id, *scope, switch(!off));
+            let (id, scope, cancel_orders) = (*id, *scope, switch(*cancel));
+            let mut cancelled = 0;
             for partition_id in partitions {
-                let kill = KillSwitch { request_no, session_id, id, partition_id, scope, switch };
-                admin.kill_switch(kill)?;
+                let switch = switch(!off);
+                cancelled += admin.kill_switch(KillSwitch {
+                    request_no,
+                    session_id,
+                    id,
+                    partition_id,
+                    scope,
+                    switch,
+                    cancel_orders,
+                })?;
             }
             let state = if *off { "allowed again" } else { "stopped" };
-            Ok(done(format!("entry is {state}: {scope:?} {id}")))
+            let text = format!("entry is {state}: {scope:?} {id}");
+            if *cancel {
+                let text = format!("{text}; {cancelled} orders are cancelled");
+                let json = serde_json::json!({ "done": text, "cancelled": cancelled });
+                return Ok(Outcome::of(text, json));
+            }
+            Ok(done(text))
         }
     }
 }
@@ -374,13 +420,72 @@ fn set_phase(
     args: &AdminArgs,
     name: &str,
     phase: Phase,
+    override_collars: Switch,
+) -> anyhow::Result<Outcome> {
+    change_phases(args, name, |instrument| {
+        let set = SetPhase {
+            request_no: RequestNo::NONE,
+            session_id: SessionId::NONE,
+            instrument_id: instrument.instrument_id(),
+            phase,
+            override_collars,
+        };
+        admin.change_phase(instrument.partition_id(), Request::SetPhase(set))
+    })
+}
+
+/// Changes the phase of each instrument of a name; tells the phases reached, which collars may have
+/// made others than the one asked for.
+fn change_phases(
+    args: &AdminArgs,
+    name: &str,
+    mut change: impl FnMut(&InstrumentStatus) -> Result<Phase, ClientError>,
 ) -> anyhow::Result<Outcome> {
     let instruments = named(args, &[name.to_owned()])?;
+    let mut reached: Vec<(Phase, Vec<&str>)> = Vec::new();
     for_each(&instruments, |instrument| {
-        admin.set_phase(instrument.partition_id(), instrument.instrument_id(), phase)
+        let phase = change(instrument)?;
+        match reached.iter_mut().find(|(other, _)| *other == phase) {
+            Some((_, symbols)) => symbols.push(&instrument.symbol),
+            None => reached.push((phase, vec![&instrument.symbol])),
+        }
+        Ok(())
     })?;
-    let symbols: Vec<_> = instruments.iter().map(|i| i.symbol.as_str()).collect();
-    Ok(done(format!("{} is {}", symbols.join(", "), phase_name(phase))))
+    let parts: Vec<_> = (reached.iter())
+        .map(|(phase, symbols)| format!("{} is {}", symbols.join(", "), phase_name(*phase)))
+        .collect();
+    let text = parts.join("; ");
+    let phases: serde_json::Map<_, _> = (reached.iter())
+        .map(|(phase, symbols)| (phase_name(*phase).to_owned(), serde_json::json!(symbols)))
+        .collect();
+    let json = serde_json::json!({ "done": text, "phases": phases });
+    Ok(Outcome::of(text, json))
+}
+
+fn set_reference(
+    admin: &mut Admin,
+    args: &AdminArgs,
+    name: &str,
+    [last, fixed]: [Option<&str>; 2],
+) -> anyhow::Result<Outcome> {
+    let instrument = args.login.endpoint.instrument(name)?;
+    let price = |option: &str, text: Option<&str>| match text {
+        None => Ok(None),
+        Some("none") => Ok(Some(Price(0))),
+        Some(text) => {
+            let mantissa = decimal(text, instrument.price_exponent);
+            let mantissa = mantissa.map_err(anyhow::Error::msg).context(option.to_owned())?;
+            anyhow::ensure!(mantissa != 0, "{option}: zero is no reference; give none");
+            Ok(Some(Price(mantissa)))
+        }
+    };
+    let (last_px, static_px) = (price("--last", last)?, price("--static", fixed)?);
+    let (partition_id, instrument_id) = (instrument.partition_id(), instrument.instrument_id());
+    admin.set_reference(partition_id, instrument_id, last_px, static_px)?;
+    let told = [("last price", last), ("static reference", fixed)];
+    let parts: Vec<_> =
+        told.iter().filter_map(|(what, text)| Some(format!("{what} {}", (*text)?))).collect();
+    Ok(done(format!("{}: {}", instrument.symbol, parts.join(", "))))
 }
 
 /// The instruments of these names; `all` is each that the node has.
@@ -394,9 +499,9 @@ fn named(args: &AdminArgs, names: &[String]) -> anyhow::Result<Vec<InstrumentSta
 }
 
 /// Asks for each instrument, also behind one that is refused; then names those that were.
-fn for_each(
-    instruments: &[InstrumentStatus],
-    mut ask: impl FnMut(&InstrumentStatus) -> Result<(), ClientError>,
+fn for_each<'a>(
+    instruments: &'a [InstrumentStatus],
+    mut ask: impl FnMut(&'a InstrumentStatus) -> Result<(), ClientError>,
 ) -> anyhow::Result<()> {
     let mut refused = Vec::new();
     for instrument in instruments {

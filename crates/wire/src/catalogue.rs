@@ -6,9 +6,9 @@
 
 use weir_types::{
     AckLevel, AnySide, CredentialKind, ExecInst, ExecType, FeedState, KillScope, Liquidity,
-    MarketContent, MarketPolicy, MassCancelScope, OrdStatus, OrdType, OrderAction, Phase, Reason,
-    Role, SelfTradePrevention, Side, SourceStatus, SubscriptionAction, SubscriptionKind,
-    SubscriptionStatus, Switch, TimeInForce, TradingState,
+    MarketContent, MarketPolicy, MassCancelScope, OrdStatus, OrdType, OrderAction, Phase,
+    PhaseCause, PhaseReached, Reason, Role, SelfTradePrevention, Side, SourceStatus,
+    SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce, TradingState,
 };
 
 use crate::delivery::{
@@ -17,7 +17,8 @@ use crate::delivery::{
 };
 use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{
-    Checkpoint, Defined, PhaseChanged, RequestDone, RequestRejected, TradeBusted, Uncrossed,
+    Checkpoint, Defined, PhaseChanged, ReferencesChanged, RequestDone, RequestRejected,
+    TradeBusted, Uncrossed,
 };
 use crate::field::Field;
 use crate::ingest::{
@@ -33,7 +34,8 @@ use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
     BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch,
-    SchedulePhase, SessionChoice, SessionLost, SetPhase, Tick, Transfer,
+    ResumeTrading, SchedulePhase, SessionChoice, SessionLost, SetPhase, SetReference, Tick,
+    Transfer,
 };
 use crate::replica::{FollowSource, FollowState, SnapshotChunk};
 use crate::report::ExecutionReport;
@@ -193,6 +195,8 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<KillSwitch>(),
     plain::<BustTrade>(),
     plain::<SchedulePhase>(),
+    plain::<ResumeTrading>(),
+    plain::<SetReference>(),
     plain::<ExecutionReport>(),
     plain::<RequestRejected>(),
     plain::<RequestDone>(),
@@ -201,6 +205,7 @@ const MESSAGES: &[MessageInfo] = &[
     info::<Defined>(Tail::Definition),
     plain::<TradeBusted>(),
     plain::<Uncrossed>(),
+    plain::<ReferencesChanged>(),
     info::<FetchOrders>(Tail::Data(&["token", "min_token"])),
     info::<OrderPage>(Tail::Data(&["token"])),
     info::<OrderPageBody>(rows()),
@@ -294,7 +299,8 @@ pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
     }
     enums! {
         Side OrdType TimeInForce ExecType OrdStatus SelfTradePrevention Liquidity Phase
-        MassCancelScope KillScope Switch Role CredentialKind AckLevel SourceStatus
+        PhaseCause PhaseReached MassCancelScope KillScope Switch Role CredentialKind
+        AckLevel SourceStatus
         SubscriptionAction SubscriptionKind SubscriptionStatus
         MarketContent MarketPolicy TradingState FeedState OrderAction AnySide
         Reason

@@ -6,8 +6,9 @@
 
 use weir_types::{
     AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
-    MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, Reason,
-    Rec, RequestNo, SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
+    MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Phase, PhaseCause, PhaseReached,
+    Position, Price, Qty, Reason, Rec, RequestNo, SelfTradePrevention, Seq, SessionId, Side,
+    Switch, TimeInForce,
 };
 
 use crate::message::messages;
@@ -120,7 +121,7 @@ messages! {
     }
 
     /// A mass cancel or an operator's request was carried out.
-    RequestDone = 42 {
+    RequestDone = 42 from 64 {
         /// The position of the command that caused it.
         position: Position,
         /// Its number among the session's events of this partition.
@@ -139,10 +140,12 @@ messages! {
         partition_id: PartitionId,
         /// The template id of the request.
         ref_template_id: u16,
+        /// The instrument's phase after a request to change it.
+        phase_reached: PhaseReached,
     }
 
     /// An instrument's phase changed.
-    PhaseChanged = 43 {
+    PhaseChanged = 43 from 23 {
         /// The position of the command that caused it.
         position: Position,
         /// The log's time.
@@ -153,6 +156,10 @@ messages! {
         partition_id: PartitionId,
         /// The phase after the change.
         phase: Phase,
+        /// The cause.
+        cause: PhaseCause,
+        /// The operator's session that asked for it; zero for other causes.
+        session_id: SessionId,
     }
 
     /// The digest of the engine's state after a position: equal on every replica.
@@ -216,6 +223,27 @@ messages! {
         instrument_id: InstrumentId,
         /// The partition.
         partition_id: PartitionId,
+    }
+
+    /// An instrument's last price or static reference changed without a trade: by an operator, or
+    /// since a trade was busted.
+    ReferencesChanged = 48 {
+        /// The position of the command that caused it.
+        position: Position,
+        /// The log's time.
+        transact_time: Nanos,
+        /// The last price; zero without one.
+        last_px: Price,
+        /// The static reference; zero where the definition's holds.
+        static_px: Price,
+        /// The instrument.
+        instrument_id: InstrumentId,
+        /// The partition.
+        partition_id: PartitionId,
+        /// On if there is a last price.
+        has_last: Switch,
+        /// On if there is a static reference beside the definition's.
+        has_static: Switch,
     }
 
     /// A definition was accepted (in the control log) or imported (in a partition). The

@@ -7,9 +7,10 @@ use weir_types::{
     AccountId, AckLevel, AnySide, BatchNo, Cash, ClOrdId, CopyNo, Credential, CredentialKind,
     Epoch, EventNo, ExecId, ExecInst, ExecType, FeedState, FirmId, InstrumentId, KillScope,
     Liquidity, MarketContent, MarketPolicy, MassCancelScope, MatchId, Nanos, OrdStatus, OrdType,
-    OrderAction, OrderId, PartitionId, Phase, Position, Price, Qty, Reason, Rec, RequestNo, Role,
-    SelfTradePrevention, Seq, SessionId, Side, SourceStatus, SubscriptionAction, SubscriptionKind,
-    SubscriptionStatus, Switch, Symbol, TimeInForce, TradingState,
+    OrderAction, OrderId, PartitionId, Phase, PhaseCause, PhaseReached, Position, Price, Qty,
+    Reason, Rec, RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side, SourceStatus,
+    SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, Symbol, TimeInForce,
+    TradingState,
 };
 use zerocopy::little_endian::{I64, I128, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -175,6 +176,8 @@ code_fields! {
     SelfTradePrevention "selfTradePrevention";
     Liquidity "liquidity";
     Phase "phase";
+    PhaseReached "phaseReached";
+    PhaseCause "phaseCause";
     MassCancelScope "massCancelScope";
     KillScope "killScope";
     // `switch` is a keyword in most languages for which client codecs are generated.

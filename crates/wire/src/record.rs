@@ -4,16 +4,16 @@
 use weir_types::{EventNo, InstrumentId, PartitionId, Position, RequestNo, SessionId};
 
 use crate::event::{
-    Checkpoint, Defined, OrderEvent, PhaseChanged, RequestDone, RequestRejected, TradeBusted,
-    Uncrossed,
+    Checkpoint, Defined, OrderEvent, PhaseChanged, ReferencesChanged, RequestDone, RequestRejected,
+    TradeBusted, Uncrossed,
 };
 use crate::frame::{RawMessage, parse_message, put_message};
 use crate::message::{DecodeError, Message};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
     BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch,
-    SchedulePhase, SessionChoice, SessionLost, SetPhase, Tick, Transfer, all_fields, changed,
-    is_change,
+    ResumeTrading, SchedulePhase, SessionChoice, SessionLost, SetPhase, SetReference, Tick,
+    Transfer, all_fields, changed, is_change,
 };
 
 macro_rules! records {
@@ -83,6 +83,10 @@ records! {
         BustTrade,
         /// A scheduled change of phase.
         SchedulePhase,
+        /// The end of a halt.
+        ResumeTrading,
+        /// A last price or a static reference.
+        SetReference,
         /// An instrument.
         DefineInstrument,
         /// A firm.
@@ -109,6 +113,8 @@ records! {
         TradeBusted,
         /// An uncrossing.
         Uncrossed,
+        /// Other references than those of trades.
+        ReferencesChanged,
     }
 }
 
@@ -150,6 +156,8 @@ impl Request {
             Request::KillSwitch(m) => m.session_id,
             Request::BustTrade(m) => m.session_id,
             Request::SchedulePhase(m) => m.session_id,
+            Request::ResumeTrading(m) => m.session_id,
+            Request::SetReference(m) => m.session_id,
             Request::DefineInstrument(m) => m.session_id,
             Request::DefineFirm(m) => m.session_id,
             Request::DefineAccount(m) => m.session_id,
@@ -170,6 +178,8 @@ impl Request {
             Request::KillSwitch(m) => m.request_no,
             Request::BustTrade(m) => m.request_no,
             Request::SchedulePhase(m) => m.request_no,
+            Request::ResumeTrading(m) => m.request_no,
+            Request::SetReference(m) => m.request_no,
             Request::DefineInstrument(m) => m.request_no,
             Request::DefineFirm(m) => m.request_no,
             Request::DefineAccount(m) => m.request_no,
@@ -186,6 +196,8 @@ impl Request {
             Request::CancelOrder(m) => Destination::Instrument(m.instrument_id),
             Request::SetPhase(m) => Destination::Instrument(m.instrument_id),
             Request::SchedulePhase(m) => Destination::Instrument(m.instrument_id),
+            Request::ResumeTrading(m) => Destination::Instrument(m.instrument_id),
+            Request::SetReference(m) => Destination::Instrument(m.instrument_id),
             Request::MassCancel(m) => Destination::Partition(m.partition_id),
             Request::Transfer(m) => Destination::Partition(m.partition_id),
             Request::KillSwitch(m) => Destination::Partition(m.partition_id),
@@ -366,6 +378,7 @@ impl Event {
             Event::Plain(PlainEvent::Checkpoint(e)) => e.position,
             Event::Plain(PlainEvent::TradeBusted(e)) => e.position,
             Event::Plain(PlainEvent::Uncrossed(e)) => e.position,
+            Event::Plain(PlainEvent::ReferencesChanged(e)) => e.position,
             Event::Defined(e, _) => e.position,
         }
     }

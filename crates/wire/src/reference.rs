@@ -193,7 +193,7 @@ messages! {
     }
 
     /// Changes an instrument's phase.
-    SetPhase = 25 {
+    SetPhase = 25 from 17 {
         /// The session's request number.
         request_no: RequestNo,
         /// The operator's session.
@@ -202,11 +202,14 @@ messages! {
         instrument_id: InstrumentId,
         /// The new phase.
         phase: Phase,
+        /// On: an uncrossing that begins continuous trading may be beyond the collars. Refused with
+        /// another phase.
+        override_collars: Switch,
     }
 
     /// Stops entry for a session, an account, a firm or all, or allows it again; cancels are served
-    /// all the same.
-    KillSwitch = 26 {
+    /// all the same, and stops of those stopped are cancelled when they are reached.
+    KillSwitch = 26 from 20 {
         /// The session's request number.
         request_no: RequestNo,
         /// The operator's session.
@@ -219,6 +222,9 @@ messages! {
         scope: KillScope,
         /// On or off.
         switch: Switch,
+        /// On: the live orders of those whose entry is stopped are cancelled too. Refused with a
+        /// switch that goes off.
+        cancel_orders: Switch,
     }
 
     /// Busts a trade: cash and lots return, the orders stay as they are.
@@ -245,6 +251,36 @@ messages! {
         instrument_id: InstrumentId,
         /// The phase to change to.
         phase: Phase,
+    }
+
+    /// Lifts the halt of an instrument: it goes back to the phase before.
+    ResumeTrading = 29 {
+        /// The session's request number.
+        request_no: RequestNo,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The instrument.
+        instrument_id: InstrumentId,
+        /// On: back to continuous trading through a volatility call.
+        through_call: Switch,
+    }
+
+    /// Sets an instrument's last price, its static reference, or both, until a trade sets another.
+    SetReference = 30 {
+        /// The session's request number.
+        request_no: RequestNo,
+        /// The last price; zero for none. Zero unless it is set.
+        last_px: Price,
+        /// The static reference; zero for the definition's. Zero unless it is set.
+        static_px: Price,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The instrument.
+        instrument_id: InstrumentId,
+        /// On: the last price is set.
+        sets_last: Switch,
+        /// On: the static reference is set.
+        sets_static: Switch,
     }
 
     /// A partition imports the control log's definition at `control_position`; the definition's own

@@ -76,6 +76,8 @@ round_trips! {
     a_kill_switch_reads_back KillSwitch,
     a_bust_trade_reads_back BustTrade,
     a_schedule_phase_reads_back SchedulePhase,
+    a_resume_trading_reads_back ResumeTrading,
+    a_set_reference_reads_back SetReference,
     an_order_event_reads_back OrderEvent,
     an_execution_report_reads_back ExecutionReport,
     a_request_rejected_reads_back RequestRejected,
@@ -84,6 +86,7 @@ round_trips! {
     a_checkpoint_reads_back Checkpoint,
     a_trade_busted_reads_back TradeBusted,
     an_uncrossed_reads_back Uncrossed,
+    a_references_changed_reads_back ReferencesChanged,
     a_defined_reads_back Defined,
     a_fetch_orders_reads_back FetchOrders,
     an_order_page_reads_back OrderPage,
@@ -306,6 +309,8 @@ fn request() -> BoxedStrategy<Request> {
         message::<KillSwitch>().prop_map(Request::KillSwitch),
         message::<BustTrade>().prop_map(Request::BustTrade),
         message::<SchedulePhase>().prop_map(Request::SchedulePhase),
+        message::<ResumeTrading>().prop_map(Request::ResumeTrading),
+        message::<SetReference>().prop_map(Request::SetReference),
         definition().prop_map(|definition| match definition {
             Definition::DefineInstrument(m) => Request::DefineInstrument(m),
             Definition::DefineFirm(m) => Request::DefineFirm(m),
@@ -346,6 +351,7 @@ fn event() -> BoxedStrategy<Event> {
         message::<Checkpoint>().prop_map(|m| Event::Plain(PlainEvent::Checkpoint(m))),
         message::<TradeBusted>().prop_map(|m| Event::Plain(PlainEvent::TradeBusted(m))),
         message::<Uncrossed>().prop_map(|m| Event::Plain(PlainEvent::Uncrossed(m))),
+        message::<ReferencesChanged>().prop_map(|m| Event::Plain(PlainEvent::ReferencesChanged(m))),
         (message::<Defined>(), definition()).prop_map(|(m, what)| Event::Defined(m, what)),
     ]
     .boxed()
@@ -534,8 +540,8 @@ fn sample_row() -> OrderRow {
 #[test]
 fn each_side_reads_its_own_messages_and_no_others() {
     let clients = [
-        1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50, 54, 55, 60, 70, 72,
-        76, 90, 91, 94, 96, 97, 100, 103, 110, 111, 112,
+        1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 50, 54, 55, 60,
+        70, 72, 76, 90, 91, 94, 96, 97, 100, 103, 110, 111, 112,
     ];
     let nodes = [
         2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 53, 61, 62, 63, 71, 73, 74, 75, 77, 78, 92, 93,

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use roxmltree::{Document, Node};
 use weir_types::{
     AckLevel, AnySide, CredentialKind, ExecInst, ExecType, FeedState, KillScope, Liquidity,
-    MarketContent, MarketPolicy, MassCancelScope, OrdStatus, OrdType, OrderAction, Phase, Reason,
-    Role, SelfTradePrevention, Side, SourceStatus, SubscriptionAction, SubscriptionKind,
-    SubscriptionStatus, Switch, TimeInForce, TradingState,
+    MarketContent, MarketPolicy, MassCancelScope, OrdStatus, OrdType, OrderAction, Phase,
+    PhaseCause, PhaseReached, Reason, Role, SelfTradePrevention, Side, SourceStatus,
+    SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce, TradingState,
 };
 use weir_wire::catalogue::Tail;
 use weir_wire::delivery::{PageFlags, RowFlags};
@@ -233,7 +233,7 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
     same! {
         "side" Side, "ordType" OrdType, "timeInForce" TimeInForce, "execType" ExecType,
         "ordStatus" OrdStatus, "selfTradePrevention" SelfTradePrevention, "liquidity" Liquidity,
-        "phase" Phase, "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
+        "phase" Phase, "phaseReached" PhaseReached, "phaseCause" PhaseCause, "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
         "role" Role, "credentialKind" CredentialKind, "ackLevel" AckLevel,
         "subscriptionKind" SubscriptionKind, "subscriptionStatus" SubscriptionStatus,
         "subscriptionAction" SubscriptionAction, "marketContent" MarketContent,

@@ -1,11 +1,12 @@
-//! The naive engine's busts of trades.
+//! The naive engine's busts of trades, and the prices that follow from the trades that remain.
 
-use weir_types::{MatchId, OrderId, Qty, Reason, Side};
-use weir_wire::event::TradeBusted;
-use weir_wire::reference::BustTrade;
+use weir_types::{InstrumentId, MatchId, OrderId, Price, Qty, Reason, Side, Switch};
+use weir_wire::event::{ReferencesChanged, TradeBusted};
+use weir_wire::reference::{BustTrade, SetReference};
 use weir_wire::{Event, PlainEvent, Request};
 
-use super::{NaiveEngine, Trade};
+use super::entry::is_price_fine;
+use super::{NaiveEngine, Trade, TradingRule};
 use crate::config::{EventSink, POSITION_LIMIT};
 
 impl NaiveEngine {
@@ -43,8 +44,96 @@ impl NaiveEngine {
             };
             self.say(Event::Plain(PlainEvent::TradeBusted(event)), out);
         }
+        self.take_back(trade.instrument_id, m.match_id.0, out);
         self.say_done(request, 2, out);
         Ok(())
+    }
+
+    /// Takes a trade out of the prices that follow from trades.
+    fn take_back<S: EventSink>(&mut self, id: InstrumentId, match_id: u64, out: &mut S) {
+        let instrument = self.instruments.get_mut(&id).expect("it has traded");
+        let before = (instrument.last_price(), instrument.uncrossing_price());
+        let in_session = instrument.session_price();
+        let waiting_count = instrument.traded.len();
+        for print in &mut instrument.prints {
+            print.is_busted |= print.match_id == match_id;
+        }
+        instrument.traded.retain(|(number, _)| *number != match_id);
+        let after = (instrument.last_price(), instrument.uncrossing_price());
+        let reached = [
+            (before.0 != after.0, TradingRule::BustMovesLastPrice),
+            (before.1 != after.1, TradingRule::BustMovesReference),
+            (in_session != instrument.session_price(), TradingRule::BustMovesStops),
+            (waiting_count != instrument.traded.len(), TradingRule::BustOfUnseenTrade),
+        ];
+        self.rules.extend(reached.iter().filter(|(is_so, _)| *is_so).map(|(_, rule)| *rule));
+        let is_old = |price: Option<Price>| {
+            let oldest = self.trades.keys().next().copied().unwrap_or(u64::MAX);
+            let mut prints = instrument.prints.iter().rev();
+            let newest = prints.find(|print| !print.is_busted);
+            price.is_some() && newest.is_some_and(|print| print.match_id < oldest)
+        };
+        if before.0 != after.0 && is_old(after.0) {
+            self.rules.push(TradingRule::BustLeavesOldTrade);
+        }
+        if before != after {
+            self.say_references(id, out);
+        }
+    }
+
+    pub(super) fn set_reference<S: EventSink>(
+        &mut self,
+        request: &Request,
+        m: &SetReference,
+        out: &mut S,
+    ) -> Result<(), Reason> {
+        self.check_operator(request, self.config.partition_id)?;
+        self.check_instrument_here(m.instrument_id)?;
+        let instrument = self.instruments.get_mut(&m.instrument_id).expect("found above");
+        let is_on = |switch: Switch| switch == Switch::On;
+        let is_nothing = !is_on(m.sets_last) && !is_on(m.sets_static);
+        let is_stray =
+            !is_on(m.sets_last) && m.last_px.0 != 0 || !is_on(m.sets_static) && m.static_px.0 != 0;
+        if is_nothing || is_stray {
+            return Err(Reason::FieldOutOfRange);
+        }
+        for price in [m.last_px.0, m.static_px.0] {
+            if price != 0 && !is_price_fine(&instrument.definition, price) {
+                return Err(Reason::InvalidPrice);
+            }
+        }
+        let last = self.match_id;
+        let or_none = |price: Price| Some(price).filter(|price| price.0 != 0);
+        if is_on(m.sets_last) {
+            instrument.set_last = (or_none(m.last_px), last);
+        }
+        if is_on(m.sets_static) {
+            instrument.set_static = (or_none(m.static_px), last);
+        }
+        self.say_references(m.instrument_id, out);
+        self.say_done(request, 0, out);
+        Ok(())
+    }
+
+    fn say_references<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
+        let instrument = &self.instruments[&instrument_id];
+        let (last, fixed) = (instrument.last_price(), instrument.uncrossing_price());
+        let there = |price: Option<Price>| match price {
+            Some(price) => (price, Switch::On),
+            None => (Price(0), Switch::Off),
+        };
+        let ((last_px, has_last), (static_px, has_static)) = (there(last), there(fixed));
+        let event = ReferencesChanged {
+            position: self.position,
+            transact_time: self.time,
+            last_px,
+            static_px,
+            instrument_id,
+            partition_id: self.config.partition_id,
+            has_last,
+            has_static,
+        };
+        self.say(Event::Plain(PlainEvent::ReferencesChanged(event)), out);
     }
 
     /// Checks that the buyer has the lots and the paid side the cash to return, then that limits

@@ -29,7 +29,7 @@ impl NaiveEngine {
             OrdType::Stop | OrdType::StopLimit => {
                 self.order_mut(rec).place = OrderLocation::Stop;
                 let instrument = &self.instruments[&m.instrument_id];
-                let last_price = instrument.last_price;
+                let last_price = instrument.session_price();
                 if instrument.phase == Phase::Continuous
                     && last_price.is_some_and(|price| reaches(price, m.side, m.stop_px))
                 {
@@ -218,7 +218,7 @@ impl NaiveEngine {
     }
 
     /// Returns true if a kill switch that affects the order is on.
-    fn is_killed(&self, session_id: SessionId, m: &NewOrder) -> bool {
+    pub(super) fn is_killed(&self, session_id: SessionId, m: &NewOrder) -> bool {
         let firm_id = self.sessions[&session_id].firm_id;
         let concerned = [
             (KillScope::All, 0),
@@ -290,6 +290,7 @@ impl NaiveEngine {
             schedule: self.schedule.clone(),
             sweeps: Default::default(),
             reached: Vec::new(),
+            rules: Vec::new(),
             ..*self
         }
     }

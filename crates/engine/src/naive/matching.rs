@@ -8,7 +8,7 @@ use weir_wire::PlainEvent;
 use weir_wire::order_entry::NewOrder;
 
 use super::say::News;
-use super::{NaiveEngine, Trade, TradeSide, worst_cost};
+use super::{NaiveEngine, Print, Trade, TradeSide, worst_cost};
 use crate::config::EventSink;
 
 /// Returns true if `price` is further than `collar` basis points from `reference`.
@@ -73,7 +73,7 @@ impl NaiveEngine {
     ) -> Stopped {
         let instrument = &self.instruments[&self.orders[&rec].now.instrument_id];
         let fixed = instrument.static_reference();
-        let references = References { fixed, moving: instrument.last_price.or(fixed) };
+        let references = References { fixed, moving: instrument.last_price().or(fixed) };
         while self.orders[&rec].leaves_qty() > 0 {
             let taker = self.orders[&rec].now;
             let other_side = self.side_of_book(taker.instrument_id, taker.side.opposite()).next();
@@ -125,7 +125,7 @@ impl NaiveEngine {
         out: &mut S,
     ) {
         let price = self.orders[&maker_rec].now.price;
-        self.exchange([maker_rec, taker_rec], price, lots);
+        self.exchange([maker_rec, taker_rec], price, lots, false);
         for (rec, liquidity, request_no) in
             [(maker_rec, Liquidity::Maker, RequestNo(0)), (taker_rec, Liquidity::Taker, request_no)]
         {
@@ -146,7 +146,7 @@ impl NaiveEngine {
     }
 
     /// Numbers the next trade, moves lots and cash, and retains the trade for a bust.
-    pub(super) fn exchange(&mut self, recs: [Rec; 2], price: Price, lots: u64) {
+    pub(super) fn exchange(&mut self, recs: [Rec; 2], price: Price, lots: u64, is_auction: bool) {
         self.match_id += 1;
         let mut sides = recs.map(|rec| {
             let order = self.orders.get_mut(&rec).expect("both are live");
@@ -163,8 +163,9 @@ impl NaiveEngine {
             self.move_lots(side.account_id, instrument_id, sign * i128::from(lots));
         }
         let instrument = self.instruments.get_mut(&instrument_id).expect("orders have one");
-        instrument.last_price = Some(price);
-        instrument.traded.push(price);
+        let match_id = self.match_id;
+        instrument.prints.push(Print { match_id, price, is_auction, is_busted: false });
+        instrument.traded.push((match_id, price));
         self.trades.insert(self.match_id, Trade { instrument_id, price, lots, sides });
         let oldest = (self.match_id + 1).saturating_sub(u64::from(self.config.trades_max));
         self.trades.retain(|match_id, _| *match_id >= oldest);

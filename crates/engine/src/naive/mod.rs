@@ -10,6 +10,7 @@ mod entry;
 mod matching;
 mod office;
 mod phases;
+mod rules;
 mod say;
 mod stops;
 mod sweep;
@@ -28,6 +29,7 @@ use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::DefineInstrument;
 use weir_wire::{Command, PlainEvent, Request};
 
+pub use rules::TradingRule;
 pub use sweep::StepRule;
 
 use crate::config::{EngineConfig, EventSink, OUTCOMES_MAX};
@@ -64,22 +66,70 @@ struct Session {
 struct Instrument {
     definition: DefineInstrument,
     phase: Phase,
+    /// The halt that was not lifted yet.
+    halt: Option<Halt>,
     transferred_in: i128,
-    /// The price of its last trade.
-    last_price: Option<Price>,
-    /// The price of its last uncrossing that traded.
-    uncrossing_price: Option<Price>,
+    /// All its trades, in order.
+    prints: Vec<Print>,
+    /// The last price and the static reference that an operator set, each with the trade before.
+    set_last: (Option<Price>, u64),
+    set_static: (Option<Price>, u64),
+    /// The last trade before the session.
+    session_after: u64,
+    /// True if the next phase with entry begins a session.
+    is_day_over: bool,
     /// The time at which its volatility call ends by itself.
     call_end: Option<Nanos>,
-    /// Prices of the trades since stops were last checked.
-    traded: Vec<Price>,
+    /// Numbers and prices of the trades since stops were last checked; zero for none's number.
+    traded: Vec<(u64, Price)>,
+}
+
+/// A trade, for the prices that follow from trades.
+#[derive(Clone, Copy)]
+struct Print {
+    match_id: u64,
+    price: Price,
+    is_auction: bool,
+    is_busted: bool,
+}
+
+/// A halt that was not lifted.
+#[derive(Clone, Copy)]
+struct Halt {
+    /// The phase that its end brings back.
+    before: Phase,
+    /// True if an operator asked for it.
+    is_operators: bool,
 }
 
 impl Instrument {
     /// Returns the static reference; `None` when it is zero.
     fn static_reference(&self) -> Option<Price> {
-        let price = self.uncrossing_price.unwrap_or(self.definition.reference_price);
+        let price = self.uncrossing_price().unwrap_or(self.definition.reference_price);
         (price.0 != 0).then_some(price)
+    }
+
+    /// Returns the price of the last trade behind another that was not taken back.
+    fn newest(&self, after: u64, is_meant: impl Fn(&Print) -> bool) -> Option<Price> {
+        let mut prints = self.prints.iter().rev().filter(|print| print.match_id > after);
+        prints.find(|print| !print.is_busted && is_meant(print)).map(|print| print.price)
+    }
+
+    /// Returns the last price.
+    fn last_price(&self) -> Option<Price> {
+        let (price, after) = self.set_last;
+        self.newest(after, |_| true).or(price)
+    }
+
+    /// Returns the price of the last uncrossing, or an operator's since.
+    fn uncrossing_price(&self) -> Option<Price> {
+        let (price, after) = self.set_static;
+        self.newest(after, |print| print.is_auction).or(price)
+    }
+
+    /// Returns the last price of the session's trades.
+    fn session_price(&self) -> Option<Price> {
+        self.newest(self.session_after, |_| true)
     }
 
     fn is_in_call(&self) -> bool {
@@ -246,6 +296,8 @@ pub struct NaiveEngine {
     sweeps: Vec<sweep::Sweep>,
     /// The rules of steps that the last command reached.
     reached: Vec<StepRule>,
+    /// The rules of trading that the last command reached.
+    rules: Vec<TradingRule>,
 }
 
 impl NaiveEngine {
@@ -282,6 +334,7 @@ impl NaiveEngine {
             schedule: BTreeMap::new(),
             sweeps: Vec::new(),
             reached: Vec::new(),
+            rules: Vec::new(),
         }
     }
 
@@ -289,6 +342,12 @@ impl NaiveEngine {
     #[must_use]
     pub fn reached(&self) -> &[StepRule] {
         &self.reached
+    }
+
+    /// Returns the rules of trading that the last command reached, each as often as it did.
+    #[must_use]
+    pub fn rules(&self) -> &[TradingRule] {
+        &self.rules
     }
 
     /// Applies a command like [`Engine::apply`](crate::Engine::apply).
@@ -305,6 +364,7 @@ impl NaiveEngine {
         self.time = time;
         self.digest = digest::fold_command(self.digest, position.0, time.0);
         self.reached.clear();
+        self.rules.clear();
         let is_exceeded = self.run_timers(command, out);
         match command {
             Command::Request(request) => self.request(request, out),
@@ -350,6 +410,8 @@ impl NaiveEngine {
             Request::KillSwitch(m) => self.kill_switch(request, m, out),
             Request::BustTrade(m) => self.bust_trade(request, m, out),
             Request::SchedulePhase(m) => self.schedule_phase(request, m, out),
+            Request::ResumeTrading(m) => self.resume_trading(request, m, out),
+            Request::SetReference(m) => self.set_reference(request, m, out),
             Request::DefineInstrument(_)
             | Request::DefineFirm(_)
             | Request::DefineAccount(_)

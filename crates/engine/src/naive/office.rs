@@ -1,8 +1,8 @@
 //! The naive engine's reference data, operators' requests and mass cancels.
 
 use weir_types::{
-    AccountId, FirmId, InstrumentId, KillScope, MassCancelScope, OrdType, Position, Reason, Rec,
-    RequestNo, Role, Side, Switch,
+    AccountId, FirmId, InstrumentId, KillScope, MassCancelScope, OrdType, Phase, Position, Reason,
+    Rec, RequestNo, Role, Side, Switch,
 };
 use weir_types::{EventNo, PartitionId};
 use weir_wire::event::Defined;
@@ -14,7 +14,8 @@ use weir_wire::reference::{
 use weir_wire::{Definition, Event, Request};
 
 use super::entry::is_price_fine;
-use super::{Account, Instrument, NaiveEngine, Order, Session};
+use super::sweep::Asked;
+use super::{Account, Halt, Instrument, NaiveEngine, Order, Session, TradingRule};
 use crate::config::{CASH_LIMIT, EventSink, ORDER_QTY_LIMIT, POSITION_LIMIT};
 use crate::digest;
 
@@ -222,9 +223,14 @@ impl NaiveEngine {
                 let row = Instrument {
                     definition: *d,
                     phase: d.phase,
+                    halt: (d.phase == Phase::Halted)
+                        .then_some(Halt { before: Phase::Closed, is_operators: true }),
                     transferred_in: 0,
-                    last_price: None,
-                    uncrossing_price: None,
+                    prints: Vec::new(),
+                    set_last: (None, 0),
+                    set_static: (None, 0),
+                    session_after: 0,
+                    is_day_over: false,
                     call_end: None,
                     traded: Vec::new(),
                 };
@@ -433,11 +439,23 @@ impl NaiveEngine {
         if !is_known {
             return Err(otherwise);
         }
+        let cancels = m.cancel_orders == Switch::On;
+        if cancels && m.switch == Switch::Off {
+            return Err(Reason::FieldOutOfRange);
+        }
+        if cancels {
+            self.check_sweep(m.session_id)?;
+        }
         match m.switch {
             Switch::On => self.kills.insert((m.scope.code(), m.id)),
             Switch::Off => self.kills.remove(&(m.scope.code(), m.id)),
         };
-        self.say_done(request, 0, out);
+        if cancels {
+            self.rules.push(TradingRule::KillCancels);
+            self.begin_asked(Asked::Kill(*m), out);
+        } else {
+            self.say_done(request, 0, out);
+        }
         Ok(())
     }
 
@@ -481,7 +499,7 @@ impl NaiveEngine {
             return Err(Reason::UnknownInstrument);
         }
         self.check_sweep(m.session_id)?;
-        self.begin_mass_cancel(m, out);
+        self.begin_asked(Asked::Cancel(*m), out);
         Ok(())
     }
 

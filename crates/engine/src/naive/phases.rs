@@ -1,19 +1,33 @@
 //! The naive engine's phases: changes by request, by schedule, by interruption.
 
 use weir_types::{
-    ExecType, InstrumentId, Nanos, OrdType, Phase, Reason, Rec, RequestNo, TimeInForce,
+    ExecType, InstrumentId, Nanos, OrdType, Phase, PhaseCause, Reason, Rec, RequestNo, SessionId,
+    Switch, TimeInForce,
 };
 use weir_wire::event::PhaseChanged;
-use weir_wire::reference::{SchedulePhase, SetPhase};
+use weir_wire::reference::{ResumeTrading, SchedulePhase, SetPhase};
 use weir_wire::{Event, PlainEvent, Request};
 
 use super::matching::breaches;
 use super::say::News;
-use super::{NaiveEngine, Order, OrderLocation};
+use super::{Halt, NaiveEngine, Order, OrderLocation, TradingRule};
 use crate::config::EventSink;
 
 /// The maximum number of scheduled phase changes.
 const SCHEDULE_MAX: usize = 1 << 16;
+
+/// The reason of a change of phase.
+#[derive(Clone, Copy)]
+pub(super) enum Why {
+    /// An operator wants it.
+    Asked { by: SessionId, whatever_the_price: bool },
+    /// It was scheduled.
+    Scheduled,
+    /// A volatility call's time is over.
+    TimeOver,
+    /// A price was too far from a reference.
+    TooFar,
+}
 
 impl NaiveEngine {
     pub(super) fn set_phase<S: EventSink>(
@@ -25,9 +39,73 @@ impl NaiveEngine {
         self.check_operator(request, self.config.partition_id)?;
         self.check_instrument_here(m.instrument_id)?;
         self.check_change(m.instrument_id, m.phase)?;
-        let ended_count = self.change_phase(m.instrument_id, m.phase, out);
+        let whatever_the_price = m.override_collars == Switch::On;
+        if whatever_the_price && m.phase != Phase::Continuous {
+            return Err(Reason::FieldOutOfRange);
+        }
+        let why = Why::Asked { by: m.session_id, whatever_the_price };
+        if self.must_wait(m.instrument_id, m.phase, why) {
+            return Err(Reason::BeyondCollar);
+        }
+        let instrument = self.instruments.get_mut(&m.instrument_id).expect("found above");
+        if instrument.phase == Phase::Halted
+            && m.phase == Phase::Halted
+            && let Some(halt) = &mut instrument.halt
+        {
+            if !halt.is_operators {
+                self.rules.push(TradingRule::HaltTakenOver);
+            }
+            halt.is_operators = true;
+        }
+        let ended_count = self.change_phase(m.instrument_id, m.phase, why, out);
         self.say_done(request, ended_count, out);
         Ok(())
+    }
+
+    pub(super) fn resume_trading<S: EventSink>(
+        &mut self,
+        request: &Request,
+        m: &ResumeTrading,
+        out: &mut S,
+    ) -> Result<(), Reason> {
+        self.check_operator(request, self.config.partition_id)?;
+        self.check_instrument_here(m.instrument_id)?;
+        let instrument = self.instruments.get_mut(&m.instrument_id).expect("found above");
+        let mut ended_count = 0;
+        if let Some(halt) = instrument.halt.take() {
+            let to = match halt.before {
+                Phase::Continuous if m.through_call == Switch::On => {
+                    self.rules.push(TradingRule::ResumedThroughCall);
+                    Phase::VolatilityCall
+                }
+                before => before,
+            };
+            let why = Why::Asked { by: m.session_id, whatever_the_price: false };
+            ended_count = self.change_phase(m.instrument_id, to, why, out);
+        }
+        self.say_done(request, ended_count, out);
+        Ok(())
+    }
+
+    /// Returns true if a volatility call has to go on, since its price is too far from a reference:
+    /// its time ends it, or an operator who says so.
+    pub(super) fn must_wait(&self, instrument_id: InstrumentId, to: Phase, why: Why) -> bool {
+        let may_end = match why {
+            Why::Asked { whatever_the_price, .. } => whatever_the_price,
+            Why::TimeOver => true,
+            Why::Scheduled | Why::TooFar => false,
+        };
+        !may_end
+            && to == Phase::Continuous
+            && self.instruments[&instrument_id].phase == Phase::VolatilityCall
+            && self.would_breach(instrument_id)
+    }
+
+    /// Returns true if a scheduled change is made: not in an operator's halt, except for a close.
+    pub(super) fn obeys_schedule(&self, instrument_id: InstrumentId, to: Phase) -> bool {
+        let halt = self.instruments[&instrument_id].halt;
+        let is_stopped = halt.is_some_and(|halt| halt.is_operators) && to != Phase::Closed;
+        !is_stopped && self.check_change(instrument_id, to).is_ok()
     }
 
     pub(super) fn schedule_phase<S: EventSink>(
@@ -57,7 +135,7 @@ impl NaiveEngine {
         Ok(())
     }
 
-    fn check_instrument_here(&self, instrument_id: InstrumentId) -> Result<(), Reason> {
+    pub(super) fn check_instrument_here(&self, instrument_id: InstrumentId) -> Result<(), Reason> {
         let instrument = self.instruments.get(&instrument_id).ok_or(Reason::UnknownInstrument)?;
         if self.is_here(instrument) { Ok(()) } else { Err(Reason::WrongPartition) }
     }
@@ -85,13 +163,20 @@ impl NaiveEngine {
         &mut self,
         instrument_id: InstrumentId,
         to: Phase,
+        why: Why,
         out: &mut S,
     ) -> u64 {
         let instrument = &self.instruments[&instrument_id];
         if instrument.phase == to {
             return 0;
         }
-        let has_been_warned = instrument.phase == Phase::VolatilityCall;
+        self.begin_session(instrument_id, to);
+        let instrument = &self.instruments[&instrument_id];
+        let is_any_price = matches!(why, Why::Asked { whatever_the_price: true, .. });
+        let has_been_warned = is_any_price || instrument.phase == Phase::VolatilityCall;
+        if is_any_price && self.would_breach(instrument_id) {
+            self.rules.push(TradingRule::CollarOverridden);
+        }
         if to == Phase::Continuous && !has_been_warned && self.would_breach(instrument_id) {
             self.interrupt(instrument_id, out);
             return 0;
@@ -111,12 +196,19 @@ impl NaiveEngine {
         if to != Phase::Continuous {
             instrument.traded.clear();
         }
-        self.say_phase(instrument_id, to, out);
+        self.say_phase(instrument_id, to, why, out);
         if to == Phase::ClosingCall {
             for rec in self.recs_of(|order| {
                 order.now.instrument_id == instrument_id && order.place == OrderLocation::Parked
             }) {
-                self.stand(rec);
+                let now = self.orders[&rec].now;
+                if self.is_killed(now.session_id, &now) {
+                    self.rules.push(TradingRule::KilledParkedEnds);
+                    self.end(rec, &News::of(ExecType::Canceled, Reason::Killed, RequestNo(0)), out);
+                    ended_count += 1;
+                } else {
+                    self.stand(rec);
+                }
             }
         }
         if to == Phase::Closed {
@@ -132,10 +224,24 @@ impl NaiveEngine {
         self.set_call_end(instrument_id);
         if to == Phase::Continuous {
             let instrument = self.instruments.get_mut(&instrument_id).expect("found above");
-            instrument.traded.extend(instrument.last_price);
+            let recalled = instrument.session_price().map(|price| (0, price));
+            instrument.traded.extend(recalled);
         }
         self.trigger_stops(instrument_id, out);
         ended_count
+    }
+
+    /// Begins a session in the first phase with entry behind a close.
+    fn begin_session(&mut self, instrument_id: InstrumentId, to: Phase) {
+        let last = self.match_id;
+        let instrument = self.instruments.get_mut(&instrument_id).expect("found by the caller");
+        if !instrument.is_day_over || matches!(to, Phase::Closed | Phase::Halted) {
+            return;
+        }
+        if instrument.last_price().is_some() {
+            self.rules.push(TradingRule::SessionBegins);
+        }
+        (instrument.is_day_over, instrument.session_after) = (false, last);
     }
 
     /// Returns true if an uncrossing now would be too far from a reference.
@@ -146,14 +252,14 @@ impl NaiveEngine {
         breaches(price, fixed, instrument.definition.static_collar)
             || breaches(
                 price,
-                instrument.last_price.or(fixed),
+                instrument.last_price().or(fixed),
                 instrument.definition.dynamic_collar,
             )
     }
 
     /// Begins a volatility call because a trade would breach a collar.
     pub(super) fn interrupt<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
-        self.say_phase(instrument_id, Phase::VolatilityCall, out);
+        self.say_phase(instrument_id, Phase::VolatilityCall, Why::TooFar, out);
         self.set_call_end(instrument_id);
     }
 
@@ -165,14 +271,41 @@ impl NaiveEngine {
         instrument.call_end = is_timed.then(|| Nanos(now.saturating_add(span)));
     }
 
-    fn say_phase<S: EventSink>(&mut self, instrument_id: InstrumentId, to: Phase, out: &mut S) {
-        self.instruments.get_mut(&instrument_id).expect("found by the caller").phase = to;
+    fn say_phase<S: EventSink>(
+        &mut self,
+        instrument_id: InstrumentId,
+        to: Phase,
+        why: Why,
+        out: &mut S,
+    ) {
+        let (cause, session_id) = match why {
+            Why::Asked { by, .. } => (PhaseCause::Operator, by),
+            Why::Scheduled => (PhaseCause::Schedule, SessionId(0)),
+            Why::TimeOver => (PhaseCause::CallEnd, SessionId(0)),
+            Why::TooFar => (PhaseCause::Collar, SessionId(0)),
+        };
+        let instrument = self.instruments.get_mut(&instrument_id).expect("found by the caller");
+        let was_operators = instrument.halt.is_some_and(|halt| halt.is_operators);
+        let is_operators = was_operators || matches!(why, Why::Asked { .. });
+        instrument.halt = match to {
+            Phase::Halted => Some(Halt { before: instrument.phase, is_operators }),
+            // A close keeps an operator's halt alone.
+            Phase::Closed if was_operators => {
+                self.rules.push(TradingRule::HaltOutlivesClose);
+                Some(Halt { before: Phase::Closed, is_operators: true })
+            }
+            _ => None,
+        };
+        instrument.is_day_over |= to == Phase::Closed;
+        instrument.phase = to;
         let event = PhaseChanged {
             position: self.position,
             transact_time: self.time,
             instrument_id,
             partition_id: self.config.partition_id,
             phase: to,
+            cause,
+            session_id,
         };
         self.say(Event::Plain(PlainEvent::PhaseChanged(event)), out);
     }

@@ -2,10 +2,11 @@
 
 use weir_types::{
     Cash, ClOrdId, EventNo, ExecId, ExecType, InstrumentId, KillScope, Liquidity, MatchId, Nanos,
-    OrdStatus, OrderId, Price, Qty, Reason, Rec, RequestNo, Seq, SessionId,
+    OrdStatus, OrderId, PhaseReached, Price, Qty, Reason, Rec, RequestNo, Seq, SessionId,
 };
 use weir_wire::event::{Checkpoint, OrderEvent, RequestDone, RequestRejected};
 use weir_wire::order_entry::NewOrder;
+use weir_wire::reference::{ResumeTrading, SetPhase};
 use weir_wire::{Event, PlainEvent, Request};
 
 use super::NaiveEngine;
@@ -209,6 +210,18 @@ impl NaiveEngine {
             session_id: request.session_id(),
             partition_id: self.config.partition_id,
             ref_template_id: request.template_id(),
+            phase_reached: self.phase_reached(request),
+        }
+    }
+
+    /// Returns the phase that a request about it has reached.
+    fn phase_reached(&self, request: &Request) -> PhaseReached {
+        match request {
+            Request::SetPhase(SetPhase { instrument_id, .. })
+            | Request::ResumeTrading(ResumeTrading { instrument_id, .. }) => {
+                self.instruments[instrument_id].phase.into()
+            }
+            _ => PhaseReached::None,
         }
     }
 
@@ -234,7 +247,8 @@ impl NaiveEngine {
             PlainEvent::PhaseChanged(_)
             | PlainEvent::Checkpoint(_)
             | PlainEvent::TradeBusted(_)
-            | PlainEvent::Uncrossed(_) => {
+            | PlainEvent::Uncrossed(_)
+            | PlainEvent::ReferencesChanged(_) => {
                 unreachable!("only answers are remembered")
             }
         };
@@ -297,6 +311,8 @@ fn names(request: &Request) -> (ClOrdId, ClOrdId, InstrumentId) {
         Request::MassCancel(m) => (m.cl_ord_id, NO, m.instrument_id),
         Request::Transfer(m) => (NO, NO, m.instrument_id),
         Request::SetPhase(m) => (NO, NO, m.instrument_id),
+        Request::ResumeTrading(m) => (NO, NO, m.instrument_id),
+        Request::SetReference(m) => (NO, NO, m.instrument_id),
         Request::DefineInstrument(m) => (NO, NO, m.instrument_id),
         Request::SchedulePhase(m) => (NO, NO, m.instrument_id),
         Request::KillSwitch(_)

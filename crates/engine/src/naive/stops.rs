@@ -3,7 +3,7 @@
 use weir_types::{ExecType, InstrumentId, OrdType, Phase, Price, Reason, Rec, RequestNo, Side};
 
 use super::say::News;
-use super::{NaiveEngine, OrderLocation, cost_of};
+use super::{NaiveEngine, OrderLocation, TradingRule, cost_of};
 use crate::config::EventSink;
 
 /// Returns true if a trade at `price` reaches a stop.
@@ -26,10 +26,19 @@ impl NaiveEngine {
             let wave = self.recs_of(|order| {
                 order.now.instrument_id == instrument_id
                     && order.place == OrderLocation::Stop
-                    && prices.iter().any(|price| reaches(*price, order.now.side, order.now.stop_px))
+                    && prices
+                        .iter()
+                        .any(|(_, price)| reaches(*price, order.now.side, order.now.stop_px))
             });
             for rec in wave {
-                self.trigger(rec, out);
+                let now = self.orders[&rec].now;
+                if self.is_killed(now.session_id, &now) {
+                    self.rules.push(TradingRule::KilledStopEnds);
+                    let news = News::of(ExecType::Canceled, Reason::Killed, RequestNo(0));
+                    self.end(rec, &news, out);
+                } else {
+                    self.trigger(rec, out);
+                }
             }
         }
     }

@@ -2,10 +2,11 @@
 //! that remain.
 
 use weir_types::{
-    ExecType, FirmId, InstrumentId, MassCancelScope, Nanos, Phase, Reason, Rec, RequestNo, Role,
-    SessionId,
+    AccountId, ClOrdId, ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, Nanos, Phase,
+    Reason, Rec, RequestNo, Role, SessionId,
 };
 use weir_wire::order_entry::MassCancel;
+use weir_wire::reference::KillSwitch;
 use weir_wire::{PlainEvent, Request};
 
 use super::say::News;
@@ -20,12 +21,56 @@ use crate::sweep::{firm_sweeps_max, tick_visits_max};
 pub(super) struct Sweep {
     session_id: SessionId,
     /// The request; `None` for a lost session.
-    request: Option<MassCancel>,
+    request: Option<Asked>,
     /// The highest record at the time of the command.
     last_rec: u64,
     /// The last visit.
     visited: Option<Visit>,
     ended_count: u64,
+}
+
+/// A request that ends orders in steps.
+#[derive(Clone, Copy)]
+pub(super) enum Asked {
+    /// A mass cancel.
+    Cancel(MassCancel),
+    /// A kill switch that cancels.
+    Kill(KillSwitch),
+}
+
+impl Asked {
+    fn request(self) -> Request {
+        match self {
+            Asked::Cancel(m) => Request::MassCancel(m),
+            Asked::Kill(m) => Request::KillSwitch(m),
+        }
+    }
+
+    fn request_no(self) -> RequestNo {
+        self.request().request_no()
+    }
+
+    fn cl_ord_id(self) -> ClOrdId {
+        match self {
+            Asked::Cancel(m) => m.cl_ord_id,
+            Asked::Kill(_) => ClOrdId::NONE,
+        }
+    }
+
+    /// The only instrument; zero for all.
+    fn instrument_id(self) -> InstrumentId {
+        match self {
+            Asked::Cancel(m) => m.instrument_id,
+            Asked::Kill(_) => InstrumentId(0),
+        }
+    }
+
+    fn reason(self) -> Reason {
+        match self {
+            Asked::Cancel(_) => Reason::MassCancel,
+            Asked::Kill(_) => Reason::Killed,
+        }
+    }
 }
 
 /// The ends and visits that a command or a tick still makes, the ends by timers among them.
@@ -91,10 +136,10 @@ impl StepRule {
 type Visit = (usize, Rec);
 
 impl NaiveEngine {
-    pub(super) fn begin_mass_cancel<S: EventSink>(&mut self, m: &MassCancel, out: &mut S) {
+    pub(super) fn begin_asked<S: EventSink>(&mut self, asked: Asked, out: &mut S) {
         let sweep = Sweep {
-            session_id: m.session_id,
-            request: Some(*m),
+            session_id: asked.request().session_id(),
+            request: Some(asked),
             last_rec: self.rec,
             visited: None,
             ended_count: 0,
@@ -134,14 +179,14 @@ impl NaiveEngine {
         if !is_over {
             self.sweeps.push(sweep);
         }
-        let Some(m) = sweep.request else { return };
-        let request = Request::MassCancel(m);
+        let Some(asked) = sweep.request else { return };
+        let request = asked.request();
         if is_over {
             self.say_done(&request, sweep.ended_count, out);
         } else {
             // Holds the answer's place.
             let event = PlainEvent::RequestDone(self.done_without_number(&request, 0));
-            self.remember(m.session_id, m.request_no, event);
+            self.remember(sweep.session_id, asked.request_no(), event);
         }
     }
 
@@ -219,14 +264,15 @@ impl NaiveEngine {
     }
 
     fn end_sweep<S: EventSink>(&mut self, sweep: &Sweep, out: &mut S) {
-        let Some(m) = sweep.request else { return };
-        let remembered = self.outcomes.get(&m.session_id);
-        let is_kept = remembered.is_some_and(|answers| answers.contains_key(&m.request_no));
-        let before = self.outcomes.get(&m.session_id).cloned();
-        self.say_done(&Request::MassCancel(m), sweep.ended_count, out);
+        let Some(asked) = sweep.request else { return };
+        let session_id = sweep.session_id;
+        let remembered = self.outcomes.get(&session_id);
+        let is_kept = remembered.is_some_and(|answers| answers.contains_key(&asked.request_no()));
+        let before = self.outcomes.get(&session_id).cloned();
+        self.say_done(&asked.request(), sweep.ended_count, out);
         if !is_kept && let Some(before) = before {
             // Newer answers have taken its place.
-            self.outcomes.insert(m.session_id, before);
+            self.outcomes.insert(session_id, before);
         }
     }
 
@@ -257,8 +303,10 @@ impl NaiveEngine {
             sweep.ended_count += 1;
             let is_own = self.orders[&rec].now.session_id == sweep.session_id;
             let news = match &sweep.request {
-                Some(m) if is_own => News::of(ExecType::Canceled, Reason::MassCancel, m.request_no),
-                Some(_) => News::of(ExecType::Canceled, Reason::MassCancel, RequestNo(0)),
+                Some(asked) if is_own => {
+                    News::of(ExecType::Canceled, asked.reason(), asked.request_no())
+                }
+                Some(asked) => News::of(ExecType::Canceled, asked.reason(), RequestNo(0)),
                 None => News::of(ExecType::Canceled, Reason::SessionLost, RequestNo(0)),
             };
             self.end(rec, &news, out);
@@ -307,7 +355,20 @@ impl NaiveEngine {
 
     /// Returns true if the sweep looks at a session's orders.
     fn is_entered(&self, sweep: &Sweep, session_id: SessionId, session: &Session) -> bool {
-        let Some(m) = &sweep.request else { return session_id == sweep.session_id };
+        let m = match &sweep.request {
+            None => return session_id == sweep.session_id,
+            Some(Asked::Kill(m)) => {
+                return match m.scope {
+                    KillScope::All => true,
+                    KillScope::Firm => session.firm_id == FirmId(m.id),
+                    KillScope::Account => {
+                        session.firm_id == self.accounts[&AccountId(m.id)].firm_id
+                    }
+                    KillScope::Session => session_id == SessionId(m.id),
+                };
+            }
+            Some(Asked::Cancel(m)) => m,
+        };
         match m.scope {
             MassCancelScope::Session => session_id == sweep.session_id,
             MassCancelScope::Account => session.firm_id == self.accounts[&m.account_id].firm_id,
@@ -322,9 +383,14 @@ impl NaiveEngine {
     }
 
     fn is_covered(&self, sweep: &Sweep, order: &Order) -> bool {
-        sweep.request.is_none_or(|m| {
-            (m.scope != MassCancelScope::Account || order.now.account_id == m.account_id)
-                && (m.instrument_id.0 == 0 || m.instrument_id == order.now.instrument_id)
+        sweep.request.is_none_or(|asked| match asked {
+            Asked::Kill(m) => {
+                m.scope != KillScope::Account || order.now.account_id == AccountId(m.id)
+            }
+            Asked::Cancel(m) => {
+                (m.scope != MassCancelScope::Account || order.now.account_id == m.account_id)
+                    && (m.instrument_id.0 == 0 || m.instrument_id == order.now.instrument_id)
+            }
         })
     }
 
@@ -332,18 +398,22 @@ impl NaiveEngine {
     /// of lost sessions, and for operators.
     fn is_meant(&self, sweep: &Sweep, order: &Order) -> bool {
         let is_closed = self.instruments[&order.now.instrument_id].phase == Phase::Closed;
-        let is_of_firm = |m: MassCancel| self.sessions[&m.session_id].role != Role::Operator;
-        self.is_covered(sweep, order) && !(is_closed && sweep.request.is_some_and(is_of_firm))
+        let is_of_firm = self.sessions[&sweep.session_id].role != Role::Operator;
+        self.is_covered(sweep, order) && !(is_closed && sweep.request.is_some() && is_of_firm)
     }
 
     pub(super) fn is_in_progress(&self, session_id: SessionId, request_no: RequestNo) -> bool {
-        let is_it = |m: MassCancel| m.session_id == session_id && m.request_no == request_no;
-        self.sweeps.iter().filter_map(|sweep| sweep.request).any(is_it)
+        self.sweeps.iter().any(|sweep| {
+            sweep.session_id == session_id
+                && sweep.request.is_some_and(|asked| asked.request_no() == request_no)
+        })
     }
 
     pub(super) fn check_sweep(&self, session_id: SessionId) -> Result<(), Reason> {
-        let asked: Vec<SessionId> =
-            (self.sweeps.iter()).filter_map(|sweep| sweep.request.map(|m| m.session_id)).collect();
+        let asked: Vec<SessionId> = (self.sweeps.iter())
+            .filter(|sweep| sweep.request.is_some())
+            .map(|sweep| sweep.session_id)
+            .collect();
         let is_operator = self.sessions[&session_id].role == Role::Operator;
         let firm_of = |id: SessionId| self.sessions[&id].firm_id;
         let of_firm = asked.iter().filter(|id| firm_of(**id) == firm_of(session_id)).count();
@@ -367,7 +437,19 @@ impl NaiveEngine {
                 (*session.expect("it was listed").0, *rec)
             });
             let lost = (MassCancelScope::Session.code(), 0);
-            let scope = sweep.request.map_or(lost, |m| {
+            let scope = sweep.request.map_or(lost, |asked| {
+                let m = match asked {
+                    Asked::Cancel(m) => m,
+                    Asked::Kill(m) => {
+                        return match m.scope {
+                            KillScope::All => (MassCancelScope::Instrument.code(), 0),
+                            KillScope::Firm => (MassCancelScope::Firm.code(), m.id),
+                            KillScope::Account => (MassCancelScope::Account.code(), m.id),
+                            // Beside the codes of mass cancels.
+                            KillScope::Session => (4, m.id),
+                        };
+                    }
+                };
                 let id = match m.scope {
                     MassCancelScope::Session | MassCancelScope::Instrument => 0,
                     MassCancelScope::Account => m.account_id.0,
@@ -378,10 +460,11 @@ impl NaiveEngine {
             sweep_word(&SweepParts {
                 place,
                 session_id: sweep.session_id,
-                request_no: sweep.request.map_or(RequestNo(0), |m| m.request_no),
-                cl_ord_id: sweep.request.map(|m| m.cl_ord_id).unwrap_or_default(),
+                request_no: sweep.request.map_or(RequestNo(0), Asked::request_no),
+                is_of_kill: matches!(sweep.request, Some(Asked::Kill(_))),
+                cl_ord_id: sweep.request.map(Asked::cl_ord_id).unwrap_or_default(),
                 scope,
-                instrument_id: sweep.request.map_or(InstrumentId(0), |m| m.instrument_id).0,
+                instrument_id: sweep.request.map_or(InstrumentId(0), Asked::instrument_id).0,
                 bound: Rec(sweep.last_rec),
                 next,
                 ended_count: sweep.ended_count,

@@ -149,6 +149,7 @@ impl Rig {
             session_id: OPERATOR,
             instrument_id: IT,
             phase,
+            override_collars: Switch::Off,
         })))
     }
 }

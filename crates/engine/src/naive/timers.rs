@@ -3,8 +3,9 @@
 use weir_types::{ExecType, InstrumentId, Nanos, Phase, Reason, Rec, RequestNo};
 use weir_wire::{Command, Request};
 
+use super::phases::Why;
 use super::say::News;
-use super::{NaiveEngine, Order, StepRule};
+use super::{NaiveEngine, Order, StepRule, TradingRule};
 use crate::config::EventSink;
 use crate::engine::instrument_of;
 use crate::sweep::looks_per_change;
@@ -92,13 +93,19 @@ impl NaiveEngine {
             }
             Timer::CallEnd(instrument_id) => {
                 looks = self.looks_of(instrument_id, Phase::Continuous);
-                self.change_phase(instrument_id, Phase::Continuous, out);
+                self.change_phase(instrument_id, Phase::Continuous, Why::TimeOver, out);
             }
             Timer::Change(instrument_id) => {
                 let to = self.schedule.remove(&(instrument_id, at)).expect("found just now");
-                if self.check_change(instrument_id, to).is_ok() {
+                if self.obeys_schedule(instrument_id, to) {
                     looks = self.looks_of(instrument_id, to);
-                    self.change_phase(instrument_id, to, out);
+                    if self.must_wait(instrument_id, to, Why::Scheduled) {
+                        self.rules.push(TradingRule::CallGoesOn);
+                    } else {
+                        self.change_phase(instrument_id, to, Why::Scheduled, out);
+                    }
+                } else if self.check_change(instrument_id, to).is_ok() {
+                    self.rules.push(TradingRule::HaltHolds);
                 }
             }
         }

@@ -42,7 +42,7 @@ impl NaiveEngine {
             let lots =
                 left.min(self.orders[&buyer].leaves_qty()).min(self.orders[&seller].leaves_qty());
             left -= lots;
-            self.exchange([buyer, seller], price, lots);
+            self.exchange([buyer, seller], price, lots, true);
             for rec in [buyer, seller] {
                 let mut news = News::of(ExecType::Trade, Reason::None, RequestNo(0));
                 news.trade = Some((self.match_id, price, lots, Liquidity::Auction));
@@ -55,10 +55,6 @@ impl NaiveEngine {
                     self.forget(rec);
                 }
             }
-        }
-        if volume > 0 {
-            let instrument = self.instruments.get_mut(&instrument_id).expect("found by the caller");
-            instrument.uncrossing_price = Some(price);
         }
         let event = Uncrossed {
             position: self.position,
@@ -76,7 +72,7 @@ impl NaiveEngine {
     /// Returns price, volume and surplus of the uncrossing; `None` when nothing would trade.
     pub(super) fn best_price(&self, instrument_id: InstrumentId) -> Option<(Price, u64, i64)> {
         let instrument = &self.instruments[&instrument_id];
-        let reference = instrument.last_price.or(instrument.static_reference());
+        let reference = instrument.last_price().or(instrument.static_reference());
         let reference = reference.map(|price| on_tick(price, instrument.definition.tick_size));
         let all: Vec<Rec> = [Side::Buy, Side::Sell]
             .into_iter()

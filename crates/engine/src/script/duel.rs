@@ -52,7 +52,7 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
         firms_max: 3,
         instruments_max: 4,
         positions_max: 12,
-        trades_max: 64,
+        trades_max: 8,
         orders_per_session_max: 20,
         orders_per_account_max: 22,
         orders_per_firm_max: 36,
@@ -145,6 +145,7 @@ impl Duel {
         same(self.fast.next_deadline(), self.naive.next_deadline(), "next deadline")?;
         self.tally.command(command, &self.fast_events);
         self.tally.reached(self.naive.reached());
+        self.tally.rules(self.naive.rules());
         self.check_events()
             .and_then(|()| self.check_state())
             .map_err(|what| format!("{what}\n  after:\n{}", tell(&self.fast_events)))

@@ -4,12 +4,13 @@
 //! less than accepted ones.
 
 use weir_types::{
-    AccountId, ExecInst, InstrumentId, MatchId, Nanos, OrdType, PartitionId, Phase, Price, Qty,
-    SelfTradePrevention, Side, TimeInForce,
+    AccountId, ExecInst, InstrumentId, KillScope, MatchId, Nanos, OrdType, PartitionId, Phase,
+    Price, Qty, SelfTradePrevention, Side, Switch, TimeInForce,
 };
 use weir_wire::order_entry::{NewOrder, ReplaceOrder};
 use weir_wire::reference::{
-    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, SchedulePhase, SetPhase,
+    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, ResumeTrading,
+    SchedulePhase, SetPhase, SetReference,
 };
 use weir_wire::{Command, Definition, Request};
 
@@ -30,6 +31,9 @@ impl Script<'_> {
     /// Returns a command that belongs to no crowd, or the first one of a crowd.
     pub(super) fn usual_command(&mut self) -> Command {
         self.pass_time();
+        if self.killed.is_some() && self.byte() < 8 {
+            return self.kill_switch();
+        }
         match self.byte() {
             0..=149 => self.full_order(),
             150 => self.mass_cancel(),
@@ -47,9 +51,11 @@ impl Script<'_> {
             }
             229..=232 => self.schedule_phase(),
             233..=238 => self.bust_trade(),
-            239..=240 => self.kill_switch(),
+            239 => self.kill_switch(),
+            240 => self.kill_or_reference(),
             241 => self.session_lost(),
-            242..=247 => Command::Tick,
+            242..=245 => Command::Tick,
+            246..=247 => self.kill_switch(),
             _ => self.full_definition(),
         }
     }
@@ -111,12 +117,36 @@ impl Script<'_> {
         self.rarely(usual, TimeInForce::ALL)
     }
 
+    /// Returns a session, mostly of those whose entry no kill switch stops.
+    fn entering_session(&mut self) -> SessionId {
+        let others: &[u32] = match self.killed {
+            Some((KillScope::Firm | KillScope::Session, _)) => &[3, 4],
+            Some((KillScope::Account, _)) => &[1, 2],
+            _ => return self.session(),
+        };
+        let (usual, any) = (self.one_of(others), self.session());
+        self.rarely(SessionId(usual), &[any])
+    }
+
+    /// Returns a command for an instrument that takes no orders, mostly. Changes become due while a
+    /// halt holds.
+    fn instead_of_order(&mut self, instrument_id: InstrumentId) -> Option<Command> {
+        match self.byte() % 8 {
+            0..=4 => Some(self.next_phase(instrument_id)),
+            5 => Some(self.schedule_phase()),
+            6 => Some(Command::Tick),
+            _ => None,
+        }
+    }
+
     fn full_order(&mut self) -> Command {
-        let session_id = self.session();
+        let session_id = self.entering_session();
         let instrument_id = self.instrument();
         let phase = self.phase_of(instrument_id);
-        if matches!(phase, Phase::Closed | Phase::Halted) && self.byte() % 4 != 3 {
-            return self.next_phase(instrument_id);
+        if matches!(phase, Phase::Closed | Phase::Halted)
+            && let Some(command) = self.instead_of_order(instrument_id)
+        {
+            return command;
         }
         let ord_type = match self.byte() {
             0..=175 => OrdType::Limit,
@@ -228,7 +258,9 @@ impl Script<'_> {
             Continuous => &[VolatilityCall, ClosingCall, ClosingCall, Halted, Closed, Continuous],
             VolatilityCall => &[Continuous, Continuous, Continuous, ClosingCall, Halted, Closed],
             ClosingCall => &[Closed, Closed, Closed, Halted],
-            Halted => &[Continuous, Continuous, OpeningCall, VolatilityCall, ClosingCall],
+            Halted => {
+                &[Continuous, Continuous, OpeningCall, VolatilityCall, ClosingCall, Halted, Closed]
+            }
         };
         let usual = self.one_of(usual);
         self.rarely(usual, Phase::ALL)
@@ -236,12 +268,26 @@ impl Script<'_> {
 
     pub(super) fn next_phase(&mut self, instrument_id: InstrumentId) -> Command {
         let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
-        let phase = self.phase_after(self.phase_of(instrument_id));
+        let before = self.phase_of(instrument_id);
+        let how = self.byte();
+        // Some closes keep a halt, which is lifted later.
+        let is_stopped = matches!(before, Phase::Halted | Phase::Closed);
+        if is_stopped && how < 100 || how < 8 {
+            return Command::Request(Request::ResumeTrading(ResumeTrading {
+                request_no: self.request_no(session_id),
+                session_id,
+                instrument_id,
+                through_call: if how % 2 == 1 { Switch::On } else { Switch::Off },
+            }));
+        }
+        let phase = self.phase_after(before);
+        let is_override = phase == Phase::Continuous && how % 4 == 3 || how > 250;
         Command::Request(Request::SetPhase(SetPhase {
             request_no: self.request_no(session_id),
             session_id,
             instrument_id,
             phase,
+            override_collars: if is_override { Switch::On } else { Switch::Off },
         }))
     }
 
@@ -269,12 +315,37 @@ impl Script<'_> {
         }))
     }
 
+    /// Returns a kill switch, or references, of which some are bad.
+    fn kill_or_reference(&mut self) -> Command {
+        if self.byte() < 64 {
+            return self.kill_switch();
+        }
+        let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
+        let instrument_id = self.instrument();
+        let which = self.byte() % 16;
+        let (last_px, static_px) = (self.fair_price(instrument_id), self.fair_price(instrument_id));
+        let (sets_last, sets_static) =
+            (which % 4 < 3 && which < 15, !which.is_multiple_of(3) && which < 15);
+        let given = |is_set: bool, price: Price| if is_set { price } else { Price(0) };
+        let switch = |is_on: bool| if is_on { Switch::On } else { Switch::Off };
+        Command::Request(Request::SetReference(SetReference {
+            request_no: self.request_no(session_id),
+            last_px: given(sets_last && which != 1 || which == 14, last_px),
+            static_px: given(sets_static && which != 2, static_px),
+            session_id,
+            instrument_id,
+            sets_last: switch(sets_last && which != 14),
+            sets_static: switch(sets_static),
+        }))
+    }
+
     fn bust_trade(&mut self) -> Command {
         let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
         let byte = usize::from(self.byte());
         let recent = match self.trades.len() {
             0 => MatchId(1),
-            count => self.trades[count - 1 - byte % count],
+            // More often one of the last.
+            count => self.trades[count - 1 - (byte % count).min(byte / 16 % count)],
         };
         Command::Request(Request::BustTrade(BustTrade {
             request_no: self.request_no(session_id),

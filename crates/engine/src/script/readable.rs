@@ -18,6 +18,8 @@ pub(super) fn command_name(command: &Command) -> &'static str {
             Request::KillSwitch(_) => "KillSwitch",
             Request::BustTrade(_) => "BustTrade",
             Request::SchedulePhase(_) => "SchedulePhase",
+            Request::ResumeTrading(_) => "ResumeTrading",
+            Request::SetReference(_) => "SetReference",
         },
         Command::Import(..) => "Import",
         Command::Tick => "Tick",
@@ -35,6 +37,7 @@ pub(super) fn event_name(event: &Event) -> &'static str {
         Event::Plain(PlainEvent::Checkpoint(_)) => "Checkpoint",
         Event::Plain(PlainEvent::TradeBusted(_)) => "TradeBusted",
         Event::Plain(PlainEvent::Uncrossed(_)) => "Uncrossed",
+        Event::Plain(PlainEvent::ReferencesChanged(_)) => "ReferencesChanged",
         Event::Defined(..) => "Defined",
     }
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use weir_types::ExecType;
 use weir_wire::event::OrderEvent;
-use weir_wire::{Command, Event, PlainEvent, Request};
+use weir_wire::reference::ResumeTrading;
+use weir_wire::{Command, Event, Message, PlainEvent, Request};
 
 use super::readable::{command_name, event_name};
-use crate::naive::StepRule;
+use crate::naive::{StepRule, TradingRule};
 
 /// Counts of commands and events by kind.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +52,13 @@ impl Tally {
         }
     }
 
+    /// Counts the rules of trading that a command reached.
+    pub fn rules(&mut self, rules: &[TradingRule]) {
+        for rule in rules {
+            self.add("rule", format!("{rule:?}"));
+        }
+    }
+
     fn event(&mut self, event: &Event) {
         self.add("event", event_name(event).to_owned());
         match event {
@@ -60,6 +68,12 @@ impl Tally {
             }
             Event::Plain(PlainEvent::PhaseChanged(e)) => {
                 self.add("phase", format!("{:?}", e.phase));
+                self.add("cause of phase", format!("{:?}", e.cause));
+            }
+            Event::Plain(PlainEvent::RequestDone(e))
+                if e.ref_template_id == ResumeTrading::TEMPLATE_ID =>
+            {
+                self.add("resumed to", format!("{:?}", e.phase_reached));
             }
             Event::Plain(PlainEvent::Uncrossed(e)) if e.qty.0 > 0 => {
                 self.add("event", "Uncrossed with trades".to_owned());

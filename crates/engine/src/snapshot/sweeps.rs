@@ -2,12 +2,12 @@
 
 use weir_types::{ClOrdId, MassCancelScope, Rec, RequestNo, Role};
 
-use super::SnapshotError;
 use super::bytes::{Reader, Writer};
+use super::{SnapshotError, VERSION_MIN};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 use crate::plant::{self, Plant};
-use crate::sweep::{Sweep, SweepScope};
+use crate::sweep::{OTHER_SESSION, Sweep, SweepScope};
 
 const INVALID: SnapshotError = SnapshotError::Invalid("sweep");
 
@@ -22,6 +22,7 @@ impl Engine {
             let (code, scope) = sweep.scope.code();
             w.u32(sweep.session);
             w.u64(sweep.request_no.0);
+            w.flag(sweep.is_of_kill && !plant::is(Plant::SnapshotForgetsKill));
             w.bytes(&sweep.cl_ord_id.0);
             w.u8(code);
             w.u32(scope);
@@ -35,11 +36,15 @@ impl Engine {
         }
     }
 
-    pub(super) fn read_sweeps(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+    pub(super) fn read_sweeps(
+        &mut self,
+        r: &mut Reader<'_>,
+        version: u32,
+    ) -> Result<(), SnapshotError> {
         // A session has at most one of a request and one of its loss.
         let count_max = 2 * self.config.sessions_max;
         for _ in 0..r.count("sweeps", count_max)? {
-            let sweep = self.read_sweep(r)?;
+            let sweep = self.read_sweep(r, version)?;
             if self.sweeps.has_same(&sweep) {
                 return Err(INVALID);
             }
@@ -48,9 +53,10 @@ impl Engine {
         Ok(())
     }
 
-    fn read_sweep(&self, r: &mut Reader<'_>) -> Result<Sweep, SnapshotError> {
+    fn read_sweep(&self, r: &mut Reader<'_>, version: u32) -> Result<Sweep, SnapshotError> {
         let session = r.u32()?;
         let request_no = RequestNo(r.u64()?);
+        let is_of_kill = version > VERSION_MIN && r.flag()?;
         let cl_ord_id = ClOrdId(*r.take(16)?.first_chunk().expect("sixteen bytes were taken"));
         let scope = self.read_scope(r)?;
         let instrument = r.u32()?;
@@ -60,6 +66,7 @@ impl Engine {
         let sweep = Sweep {
             session,
             request_no,
+            is_of_kill,
             cl_ord_id,
             scope,
             instrument,
@@ -75,7 +82,9 @@ impl Engine {
             && (is_asked || scope == SweepScope::Session && instrument == NIL)
             && (asker.role == Role::Operator || scope != SweepScope::Partition)
             && (instrument == NIL || (instrument as usize) < self.instruments.rows().len())
-            && (instrument != NIL || scope != SweepScope::Partition)
+            && (instrument != NIL || is_of_kill || scope != SweepScope::Partition)
+            && (is_of_kill || !matches!(scope, SweepScope::Other(_)))
+            && (!is_of_kill || is_asked && asker.role == Role::Operator)
             && bound <= self.rec
             && at as usize <= self.sessions.rows().len()
             && (next == NIL || self.orders[next].session == at && self.orders[next].rec <= bound);
@@ -83,9 +92,13 @@ impl Engine {
     }
 
     fn read_scope(&self, r: &mut Reader<'_>) -> Result<SweepScope, SnapshotError> {
-        let code = MassCancelScope::from_code(r.u8()?).ok_or(INVALID)?;
+        let code = r.u8()?;
         let slot: Slot = r.u32()?;
-        let (scope, count) = match code {
+        if code == OTHER_SESSION {
+            let is_known = (slot as usize) < self.sessions.rows().len();
+            return if is_known { Ok(SweepScope::Other(slot)) } else { Err(INVALID) };
+        }
+        let (scope, count) = match MassCancelScope::from_code(code).ok_or(INVALID)? {
             MassCancelScope::Session => (SweepScope::Session, 1),
             MassCancelScope::Account => (SweepScope::Account(slot), self.accounts.rows().len()),
             MassCancelScope::Firm => (SweepScope::Firm(slot), self.firms.rows().len()),

@@ -297,6 +297,7 @@ impl Desk {
             session_id: OPERATOR,
             instrument_id: TULIP,
             phase,
+            override_collars: Switch::Off,
         }))
     }
 
@@ -308,6 +309,7 @@ impl Desk {
             partition_id: HERE,
             scope,
             switch,
+            cancel_orders: Switch::Off,
         }))
     }
 
@@ -331,6 +333,8 @@ pub fn numbered(request: Request, number: u64) -> Request {
         Request::KillSwitch(m) => &mut m.request_no,
         Request::BustTrade(m) => &mut m.request_no,
         Request::SchedulePhase(m) => &mut m.request_no,
+        Request::ResumeTrading(m) => &mut m.request_no,
+        Request::SetReference(m) => &mut m.request_no,
         Request::DefineInstrument(m) => &mut m.request_no,
         Request::DefineFirm(m) => &mut m.request_no,
         Request::DefineAccount(m) => &mut m.request_no,

@@ -69,8 +69,11 @@ impl Pair {
                 cancel_on_disconnect: Switch::On,
             })),
             "fund" => self.ask(fund(&words[2..], self.request_no)),
-            "kill" => self.ask(kill(words[1], Switch::On)),
-            "revive" => self.ask(kill(words[1], Switch::Off)),
+            "kill" => {
+                let cancels = steps::switch(words.get(2) == Some(&"cancel"));
+                self.ask(kill(words[1], Switch::On, cancels))
+            }
+            "revive" => self.ask(kill(words[1], Switch::Off, Switch::Off)),
             _ => self.ask(steps::request(&words, if is_bob { BOB } else { ALICE })),
         }
     }
@@ -126,7 +129,7 @@ fn fund(what: &[&str], id: u64) -> Request {
     Request::Transfer(transfer(POOR, 1 + id, amount("cash").into(), amount("lots")))
 }
 
-fn kill(who: &str, switch: Switch) -> Request {
+fn kill(who: &str, switch: Switch, cancel_orders: Switch) -> Request {
     let (scope, id) = match who {
         "alice" => (KillScope::Session, ALICE.0),
         "poor" => (KillScope::Account, POOR.0),
@@ -141,5 +144,6 @@ fn kill(who: &str, switch: Switch) -> Request {
         partition_id: HERE,
         scope,
         switch,
+        cancel_orders,
     })
 }

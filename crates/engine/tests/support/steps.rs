@@ -3,6 +3,8 @@
 //! steps), `tick`. A step that begins with `bob` comes from the other firm. A price of 0 means a
 //! market order.
 
+use weir_wire::Message;
+
 use super::*;
 
 pub fn step(desk: &mut Desk, text: &str) -> Vec<String> {
@@ -41,6 +43,13 @@ pub fn request(words: &[&str], session_id: SessionId) -> Request {
             session_id: OPERATOR,
             instrument_id: TULIP,
             phase: phase(words[1]),
+            override_collars: switch(words.get(2) == Some(&"override")),
+        }),
+        "resume" => Request::ResumeTrading(ResumeTrading {
+            request_no: RequestNo(0),
+            session_id: OPERATOR,
+            instrument_id: TULIP,
+            through_call: switch(words.get(1) == Some(&"call")),
         }),
         "schedule" => Request::SchedulePhase(SchedulePhase {
             request_no: RequestNo(0),
@@ -49,6 +58,22 @@ pub fn request(words: &[&str], session_id: SessionId) -> Request {
             instrument_id: TULIP,
             phase: phase(words[2]),
         }),
+        "reference" => {
+            let of = |what: &str| {
+                let given =
+                    words.iter().find_map(|word| word.strip_prefix(what)?.strip_prefix('='));
+                given.map(|price| Price(price.parse().expect("a price")))
+            };
+            Request::SetReference(SetReference {
+                request_no: RequestNo(0),
+                last_px: of("last").unwrap_or(Price(0)),
+                static_px: of("static").unwrap_or(Price(0)),
+                session_id: OPERATOR,
+                instrument_id: TULIP,
+                sets_last: switch(of("last").is_some()),
+                sets_static: switch(of("static").is_some()),
+            })
+        }
         "bust" => Request::BustTrade(BustTrade {
             request_no: RequestNo(0),
             match_id: MatchId(number(1) as u64),
@@ -69,6 +94,10 @@ pub fn request(words: &[&str], session_id: SessionId) -> Request {
             Request::NewOrder(order)
         }
     }
+}
+
+pub fn switch(is_on: bool) -> Switch {
+    if is_on { Switch::On } else { Switch::Off }
 }
 
 fn phase(word: &str) -> Phase {
@@ -120,10 +149,22 @@ pub fn tell(event: &Event) -> String {
     match event {
         PlainEvent::OrderEvent(e) => told(&[*e]).remove(0),
         PlainEvent::RequestRejected(e) => format!("refused {:?}", e.reason),
+        // A change of phase has an event of its own; the end of a halt may need none.
+        PlainEvent::RequestDone(e) if e.ref_template_id == ResumeTrading::TEMPLATE_ID => {
+            let reached = e.phase_reached.phase().expect("it is about a phase");
+            format!("done {} {reached:?}", e.affected_count)
+        }
         PlainEvent::RequestDone(e) => format!("done {}", e.affected_count),
         PlainEvent::PhaseChanged(e) => format!("phase {:?}", e.phase),
         PlainEvent::TradeBusted(e) => format!("busted {:?} {}@{}", e.side, e.last_qty, e.last_px),
         PlainEvent::Uncrossed(e) => format!("uncrossed {}@{} {:+}", e.qty, e.price, e.surplus),
+        PlainEvent::ReferencesChanged(e) => {
+            let of = |has: Switch, price: Price| match has {
+                Switch::On => price.to_string(),
+                Switch::Off => "none".to_owned(),
+            };
+            format!("references {} {}", of(e.has_last, e.last_px), of(e.has_static, e.static_px))
+        }
         PlainEvent::Checkpoint(_) => "checkpoint".to_owned(),
     }
 }

@@ -101,7 +101,7 @@ mod tests {
     use weir_feed::session_name::session_name;
     use weir_io::ThreadDisk;
     use weir_log::{EventAppend, EventLog, EventLogConfig, TailConfig, tail_in};
-    use weir_types::{Epoch, Epochs, InstrumentId, Nanos, Phase, Position};
+    use weir_types::{Epoch, Epochs, InstrumentId, Nanos, Phase, PhaseCause, Position, SessionId};
     use weir_wire::PlainEvent;
     use weir_wire::event::PhaseChanged;
 
@@ -136,6 +136,8 @@ mod tests {
                 instrument_id: InstrumentId(1),
                 partition_id: PartitionId(1),
                 phase: Phase::Continuous,
+                cause: PhaseCause::Operator,
+                session_id: SessionId(1),
             };
             let mut record = Vec::new();
             Event::Plain(PlainEvent::PhaseChanged(event)).encode(&mut record);

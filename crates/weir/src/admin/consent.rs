@@ -44,12 +44,21 @@ fn effect(args: &AdminArgs) -> anyhow::Result<Option<String>> {
                 format!("this renames {from} to {to}, for participants and in market data")
             })
         }
-        AdminCommand::Kill { scope: KillScope::All, off: false, partition, .. } => {
+        AdminCommand::Kill { scope: KillScope::All, off: false, partition, cancel, .. } => {
             let partition = within(*partition);
-            Some(format!("this stops the entry of orders for everybody, {partition}"))
+            let and = if *cancel { " and cancels all live orders" } else { "" };
+            Some(format!("this stops the entry of orders for everybody{and}, {partition}"))
+        }
+        AdminCommand::Kill { scope, id, cancel: true, partition, .. } => {
+            let partition = within(*partition);
+            Some(format!(
+                "this stops the entry of orders for {} {id} and cancels their live orders, \
+                 {partition}",
+                name_of(scope)
+            ))
         }
         AdminCommand::Halt { instrument } => stopped(args, instrument, Phase::Halted)?,
-        AdminCommand::Phase { instrument, phase } => stopped(args, instrument, *phase)?,
+        AdminCommand::Phase { instrument, phase, .. } => stopped(args, instrument, *phase)?,
         AdminCommand::Bust { match_id, partition } => {
             let of = partition.map_or_else(String::new, |id| format!(" of partition {id}"));
             Some(format!(

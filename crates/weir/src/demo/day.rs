@@ -15,7 +15,7 @@ use weir_client::load::{
 use weir_client::request::LimitOrder;
 use weir_types::{
     AccountId, ClOrdId, InstrumentId, Nanos, OrdType, PartitionId, Phase, Price, Qty, RequestNo,
-    SessionId, Side, TimeInForce,
+    SessionId, Side, Switch, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
@@ -153,7 +153,8 @@ impl<'a> Day<'a> {
     fn set_phase(&self, listed: &DayInstrument, phase: Phase, due: Nanos) -> Sent {
         let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
         let instrument_id = listed.stage.instrument_id;
-        let set = SetPhase { request_no, session_id, instrument_id, phase };
+        let override_collars = Switch::Off;
+        let set = SetPhase { request_no, session_id, instrument_id, phase, override_collars };
         (due, self.operator, listed.stage.partition_id, Request::SetPhase(set))
     }
 

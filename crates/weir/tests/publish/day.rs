@@ -10,7 +10,7 @@ use weir_feed::session_name::MAPPING;
 use weir_market::publish::PublishSink;
 use weir_types::{
     ClOrdId, MatchId, Nanos, OrdType, OrderId, Phase, Price, Qty, SelfTradePrevention, Side,
-    Symbol, TimeInForce,
+    Switch, Symbol, TimeInForce,
 };
 use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
 use weir_wire::reference::{BustTrade, DefineInstrument, SetPhase};
@@ -141,7 +141,14 @@ impl Day {
     fn phase(&mut self, phase: Phase) {
         let request_no = self.market.next_request_no(OPERATOR);
         let (session_id, instrument_id) = (OPERATOR, INSTRUMENT);
-        self.operate(Request::SetPhase(SetPhase { request_no, session_id, instrument_id, phase }));
+        let override_collars = Switch::Off;
+        self.operate(Request::SetPhase(SetPhase {
+            request_no,
+            session_id,
+            instrument_id,
+            phase,
+            override_collars,
+        }));
     }
 
     fn bust(&mut self, match_id: u64) {

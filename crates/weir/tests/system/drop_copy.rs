@@ -174,6 +174,7 @@ fn what_operators_and_switches_do_to_sessions_that_are_away_is_copied() {
         partition_id: TRADING,
         scope: KillScope::Firm,
         switch: Switch::On,
+        cancel_orders: Switch::Off,
     };
     admin.kill_switch(kill).unwrap();
     let mut anna = Trader::log_on(&node, ANNA);

@@ -105,7 +105,15 @@ fn the_status_page_tells_phase_and_last_price_also_after_a_restart() {
 
 fn kill(admin: &mut Admin, scope: KillScope, id: u32, switch: Switch) {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
-    let kill = KillSwitch { request_no, session_id, id, partition_id: TRADING, scope, switch };
+    let kill = KillSwitch {
+        request_no,
+        session_id,
+        id,
+        partition_id: TRADING,
+        scope,
+        switch,
+        cancel_orders: Switch::Off,
+    };
     admin.kill_switch(kill).unwrap();
 }
 

@@ -96,7 +96,7 @@ fn an_opening_call_outlives_a_restart_and_trades_at_one_price() {
     let mut alice = Trader::log_on(&node, ALICE);
     let mut bob = Trader::log_on(&node, BOB);
     row_when(&node, |row| row["phase"] == "opening-call");
-    weir(&node, &["admin", "resume", "WEIR1"]);
+    weir(&node, &["admin", "phase", "WEIR1", "continuous"]);
     let mut sold = Qty::ZERO;
     while sold < Qty(200) {
         let report = bob.report_where(|event| event.exec_type == ExecType::Trade);

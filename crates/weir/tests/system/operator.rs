@@ -105,6 +105,76 @@ fn an_instrument_that_is_halted_is_emptied_by_one_word() {
     assert_eq!(alice.ask_for_report(ALICE.buy(7, 50, 1)).reason, Reason::None);
 }
 
+/// Waits until the first instrument has this phase; returns its last phases.
+fn phases_when(node: &Node, phase: &str) -> String {
+    until("the phase", || {
+        let row = &node.status()["instruments"][0];
+        (row["phase"] == phase).then(|| row["phases"].as_str().unwrap().to_owned())
+    })
+}
+
+#[test]
+fn a_halt_holds_against_the_calendar_until_it_is_lifted() {
+    let (_home, node) = market();
+    for (phase, at) in [("continuous", "+1s"), ("closed", "+2s")] {
+        admin(&node, &["schedule", "WEIR1", phase, "--at", at]);
+    }
+    let halted = admin(&node, &["halt", "WEIR1"]);
+    assert_eq!(halted["done"], "WEIR1 is halted");
+    assert_eq!(phases_when(&node, "closed"), "continuous halted closed");
+    assert_eq!(admin(&node, &["resume", "WEIR1"])["done"], "WEIR1 is closed");
+    assert_eq!(phases_when(&node, "closed"), "continuous halted closed");
+    assert_eq!(admin(&node, &["phase", "WEIR1", "opening-call"])["done"], "WEIR1 is opening-call");
+}
+
+#[test]
+fn what_was_closed_stays_closed_behind_a_halt_of_all() {
+    let (_home, node) = market();
+    admin(&node, &["phase", "WEIR1", "closed"]);
+    assert_eq!(admin(&node, &["--yes", "halt", "all"])["done"], "WEIR1 is halted");
+    assert_eq!(admin(&node, &["resume", "all"])["phases"]["closed"][0], "WEIR1");
+    assert_eq!(phases_when(&node, "closed"), "continuous closed halted closed");
+}
+
+#[test]
+fn a_kill_cancels_the_live_orders_in_the_same_request() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    for number in 1..=5 {
+        alice.ask_for_report(ALICE.buy(number, 50, 1));
+    }
+    let id = ALICE.session_id.0.to_string();
+    let killed = admin(&node, &["--yes", "kill", "session", &id, "--cancel"]);
+    assert_eq!(killed["cancelled"], 5);
+    alice.report_where(|report| report.reason == Reason::Killed && !report.rec.is_none());
+    assert_eq!(alice.ask_for_report(ALICE.buy(6, 50, 1)).reason, Reason::Killed);
+}
+
+#[test]
+fn a_reference_that_an_operator_sets_is_told_on_the_status_page() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    let mut bob = Trader::log_on(&node, BOB);
+    let last_price_when = |want: &str| {
+        until("the last price", || {
+            (node.status()["instruments"][0]["last_price"] == want).then_some(())
+        });
+    };
+    alice.ask_for_report(ALICE.buy(1, 50, 1));
+    let bought = bob.ask_for_report(BOB.sell(1, 50, 1));
+    last_price_when("0.50");
+    let set = admin(&node, &["reference", "WEIR1", "--last", "0.80", "--static", "none"]);
+    assert_eq!(set["done"], "WEIR1: last price 0.80, static reference none");
+    last_price_when("0.80");
+    alice.ask_for_report(ALICE.buy(2, 60, 1));
+    bob.ask_for_report(BOB.sell(2, 60, 1));
+    last_price_when("0.60");
+    // The trade is taken back, and the price that was set before it holds again.
+    assert!(bought.match_id.is_none(), "the report of its entry is no trade");
+    admin(&node, &["--yes", "bust", "2"]);
+    last_price_when("0.80");
+}
+
 #[test]
 fn a_transfer_that_is_asked_for_again_moves_nothing_and_says_so() {
     let (_home, node) = market();

@@ -1,0 +1,58 @@
+//! Rules of phases, halts, kills and references that a command reached. Scripts that reach none of
+//! them test little of it.
+
+/// A rule that a command reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TradingRule {
+    /// A scheduled change was due while an operator's halt held.
+    HaltHolds,
+    /// A halt that an operator asked for went on behind a close.
+    HaltOutlivesClose,
+    /// An operator's request made a scheduled halt one that holds.
+    HaltTakenOver,
+    /// A scheduled change would have ended a volatility call beyond a collar.
+    CallGoesOn,
+    /// A volatility call was ended beyond a collar, or none began, since an operator said so.
+    CollarOverridden,
+    /// A resume went back to continuous trading through a volatility call.
+    ResumedThroughCall,
+    /// A kill switch began to cancel orders.
+    KillCancels,
+    /// A reached stop of somebody killed was cancelled.
+    KilledStopEnds,
+    /// A parked order of somebody killed was cancelled at the closing call.
+    KilledParkedEnds,
+    /// A bust changed the last price.
+    BustMovesLastPrice,
+    /// A bust changed the static reference.
+    BustMovesReference,
+    /// A bust changed the price that stops see.
+    BustMovesStops,
+    /// A busted trade was one that stops had not seen yet.
+    BustOfUnseenTrade,
+    /// Behind a bust the last price is of a trade too old for a bust.
+    BustLeavesOldTrade,
+    /// A session began behind one with trades.
+    SessionBegins,
+}
+
+impl TradingRule {
+    /// All of these rules.
+    pub const ALL: &'static [TradingRule] = &[
+        TradingRule::HaltHolds,
+        TradingRule::HaltOutlivesClose,
+        TradingRule::HaltTakenOver,
+        TradingRule::CallGoesOn,
+        TradingRule::CollarOverridden,
+        TradingRule::ResumedThroughCall,
+        TradingRule::KillCancels,
+        TradingRule::KilledStopEnds,
+        TradingRule::KilledParkedEnds,
+        TradingRule::BustMovesLastPrice,
+        TradingRule::BustMovesReference,
+        TradingRule::BustMovesStops,
+        TradingRule::BustOfUnseenTrade,
+        TradingRule::BustLeavesOldTrade,
+        TradingRule::SessionBegins,
+    ];
+}

@@ -1,0 +1,224 @@
+//! Halts: the changes of phase that one holds against, the phase to which its end goes back, and
+//! the words that an operator has to say. Both engines play each test.
+
+mod support;
+
+use support::steps::*;
+use support::*;
+use weir_engine::EngineConfig;
+use weir_types::*;
+use weir_wire::{Event, PlainEvent};
+
+/// Returns a desk that both engines serve.
+fn twins() -> Desk {
+    let mut desk = Desk::with_twin(EngineConfig {
+        orders_max: 64,
+        accounts_max: 8,
+        positions_max: 16,
+        ..EngineConfig::new(HERE)
+    });
+    desk.furnish();
+    desk
+}
+
+fn check_both(steps: &[ScriptLine<'_>]) -> Desk {
+    let mut desk = twins();
+    check_on(&mut desk, steps);
+    desk
+}
+
+/// Replaces the fast engine by one restored from its snapshot.
+fn restart(desk: &mut Desk) {
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    desk.engine = weir_engine::Engine::restore(desk.engine.config().clone(), &bytes)
+        .expect("a snapshot reads back");
+}
+
+#[test]
+fn an_operators_halt_holds_against_a_scheduled_change_and_outlives_a_restart() {
+    let mut desk = check_both(&[
+        ("schedule 5000 continuous", &["done 1"]),
+        ("schedule 6000 opening", &["done 1"]),
+        ("phase halted", &["phase Halted", "done 0"]),
+    ]);
+    restart(&mut desk);
+    check_on(
+        &mut desk,
+        &[
+            ("at 5000", &[]),
+            ("tick", &[]),
+            ("buy a 100 1", &["a Rejected WrongPhase"]),
+            ("at 7000", &[]),
+            ("tick", &[]),
+            ("resume", &["uncrossed 0@0 +0", "phase Continuous", "done 0 Continuous"]),
+            ("buy a 100 1", &["a New 1"]),
+        ],
+    );
+}
+
+#[test]
+fn a_close_ends_a_held_instruments_day_and_the_next_morning_does_not_open_it() {
+    check_both(&[
+        ("sell day 100 1 day", &["day New 1"]),
+        ("sell gtc 101 1", &["gtc New 1"]),
+        ("schedule 5000 closed", &["done 1"]),
+        ("schedule 6000 opening", &["done 1"]),
+        ("schedule 9000 opening", &["done 1"]),
+        ("phase halted", &["phase Halted", "done 0"]),
+        ("at 5000", &[]),
+        ("tick", &["phase Closed", "day Expired None"]),
+        ("at 6000", &[]),
+        ("tick", &[]),
+        // What was closed stays closed: its own opening is the next one.
+        ("resume", &["done 0 Closed"]),
+        ("at 9000", &[]),
+        ("tick", &["phase OpeningCall"]),
+    ]);
+}
+
+#[test]
+fn a_scheduled_halt_ends_by_schedule_until_an_operator_takes_it_over() {
+    check_both(&[
+        ("schedule 5000 halted", &["done 1"]),
+        ("schedule 6000 continuous", &["done 1"]),
+        ("schedule 7000 halted", &["done 1"]),
+        ("schedule 8000 continuous", &["done 1"]),
+        ("at 5000", &[]),
+        ("tick", &["phase Halted"]),
+        ("at 6000", &[]),
+        ("tick", &["uncrossed 0@0 +0", "phase Continuous"]),
+        ("at 7000", &[]),
+        ("tick", &["phase Halted"]),
+        ("phase halted", &["done 0"]),
+        ("at 8000", &[]),
+        ("tick", &[]),
+        ("resume", &["uncrossed 0@0 +0", "phase Continuous", "done 0 Continuous"]),
+    ]);
+}
+
+#[test]
+fn a_resume_goes_back_to_the_phase_before_the_halt_and_opens_nothing_that_was_closed() {
+    for (phase, told) in [
+        ("closed", "Closed"),
+        ("opening", "OpeningCall"),
+        ("volatility", "VolatilityCall"),
+        ("closing", "ClosingCall"),
+    ] {
+        let mut desk = twins();
+        if phase == "opening" {
+            step(&mut desk, "phase closed");
+        }
+        step(&mut desk, &format!("phase {phase}"));
+        step(&mut desk, "phase halted");
+        let (phase, done) = (format!("phase {told}"), format!("done 0 {told}"));
+        assert_eq!(step(&mut desk, "resume"), [phase, done.clone()]);
+        assert_eq!(step(&mut desk, "resume"), [done], "nothing is halted");
+    }
+}
+
+#[test]
+fn a_resume_through_a_call_lets_participants_react_before_trading() {
+    let mut desk = twins();
+    define(&mut desk, |d| d.volatility_call = Nanos(500));
+    check_on(
+        &mut desk,
+        &[
+            ("phase halted", &["phase Halted", "done 0"]),
+            ("at 5000", &[]),
+            ("resume call", &["phase VolatilityCall", "done 0 VolatilityCall"]),
+            ("buy a 100 2", &["a New 2"]),
+            ("bob sell x 100 1", &["x New 1"]),
+            ("at 5500", &[]),
+            (
+                "tick",
+                &["a Trade 1@100 1", "x Trade 1@100 0", "uncrossed 1@100 +1", "phase Continuous"],
+            ),
+        ],
+    );
+}
+
+/// Returns a desk with a last price of 100 and a collar of 10 % about it, in a call that would
+/// uncross at 200.
+fn far_off(call: &str) -> Desk {
+    let mut desk = twins();
+    define(&mut desk, |d| (d.dynamic_collar, d.volatility_call) = (1_000, Nanos(500)));
+    for text in ["sell a 100 1", "bob buy x 100 1", &format!("phase {call}")] {
+        step(&mut desk, text);
+    }
+    step(&mut desk, "buy b 200 5");
+    step(&mut desk, "bob sell y 200 5");
+    desk
+}
+
+const AT_200: &[&str] =
+    &["b Trade 5@200 0", "y Trade 5@200 0", "uncrossed 5@200 +0", "phase Continuous", "done 0"];
+
+#[test]
+fn an_answer_says_the_phase_that_was_reached_and_a_repeat_ends_no_call_beyond_a_collar() {
+    let mut desk = far_off("closing");
+    check_on(&mut desk, &[("phase halted", &["phase Halted", "done 0"])]);
+    let events = desk.phase(Phase::Continuous);
+    let reached: Vec<_> = events.iter().filter_map(reached_of).collect();
+    assert_eq!(reached, [PhaseReached::VolatilityCall]);
+    check_on(
+        &mut desk,
+        &[
+            ("phase continuous", &["refused BeyondCollar"]),
+            ("phase closing override", &["refused FieldOutOfRange"]),
+            ("phase continuous override", AT_200),
+        ],
+    );
+}
+
+fn reached_of(event: &Event) -> Option<PhaseReached> {
+    match event {
+        Event::Plain(PlainEvent::RequestDone(e)) => Some(e.phase_reached),
+        _ => None,
+    }
+}
+
+#[test]
+fn one_word_overrides_the_collars_where_no_call_has_begun_yet() {
+    let mut desk = far_off("closing");
+    step(&mut desk, "phase halted");
+    check_on(&mut desk, &[("phase continuous override", AT_200)]);
+}
+
+#[test]
+fn a_scheduled_change_ends_no_call_beyond_a_collar_and_its_time_does() {
+    let mut desk = far_off("volatility");
+    check_on(&mut desk, &[("schedule 1100 continuous", &["done 1"]), ("at 1100", &[])]);
+    assert_eq!(step(&mut desk, "tick"), [""; 0]);
+    check_on(&mut desk, &[("at 2000", &[]), ("tick", &AT_200[..4])]);
+}
+
+#[test]
+fn a_change_of_phase_says_its_cause() {
+    let mut desk = twins();
+    define(&mut desk, |d| (d.dynamic_collar, d.volatility_call) = (100, Nanos(50)));
+    for text in ["schedule 5000 halted", "schedule 5001 continuous", "sell a 100 1"] {
+        step(&mut desk, text);
+    }
+    for text in ["bob buy x 100 1", "sell b 105 1", "bob buy y 105 1", "at 3000", "tick"] {
+        step(&mut desk, text);
+    }
+    for text in ["at 5000", "tick", "at 5001", "tick", "phase closing"] {
+        step(&mut desk, text);
+    }
+    let told = desk.events.iter().filter_map(|event| match event {
+        Event::Plain(PlainEvent::PhaseChanged(e)) => Some((e.phase, e.cause, e.session_id)),
+        _ => None,
+    });
+    let nobody = SessionId::NONE;
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            (Phase::VolatilityCall, PhaseCause::Collar, nobody),
+            (Phase::Continuous, PhaseCause::CallEnd, nobody),
+            (Phase::Halted, PhaseCause::Schedule, nobody),
+            (Phase::Continuous, PhaseCause::Schedule, nobody),
+            (Phase::ClosingCall, PhaseCause::Operator, OPERATOR),
+        ]
+    );
+}

@@ -1,0 +1,96 @@
+//! A snapshot of the version before is read: an upgrade begins with the one at the end of its log.
+//!
+//! `data/snapshot-4.bin` was written by the last engine of rules 4, after 7,638 commands of a
+//! script: instrument 100 in a volatility call, 101 halted, with orders, remembered answers and
+//! trades.
+
+mod support;
+
+use support::*;
+use weir_engine::{Engine, EngineConfig};
+use weir_types::*;
+use weir_wire::reference::{BustTrade, ResumeTrading};
+use weir_wire::{Command, Event, PlainEvent, Request};
+
+const SNAPSHOT: &[u8] = include_bytes!("data/snapshot-4.bin");
+
+fn config() -> EngineConfig {
+    EngineConfig {
+        orders_max: 64,
+        accounts_max: 8,
+        sessions_max: 8,
+        firms_max: 3,
+        instruments_max: 4,
+        positions_max: 12,
+        trades_max: 64,
+        checkpoint_interval: 64,
+        outcomes_max: 4,
+        ..EngineConfig::new(HERE)
+    }
+}
+
+/// Applies a request of the script's operator, whose last one had a number below this.
+fn ask(engine: &mut Engine, number: u64, request: Request) -> Vec<Event> {
+    let mut request = numbered(request, 1_000_000 + number);
+    match &mut request {
+        Request::ResumeTrading(m) => m.session_id = SessionId(90),
+        Request::BustTrade(m) => m.session_id = SessionId(90),
+        other => panic!("not asked here: {other:?}"),
+    }
+    let mut events = Vec::new();
+    let (position, time) = (engine.position().next(), engine.time());
+    engine.apply(position, time, &Command::Request(request), &mut events);
+    assert!(engine.totals().is_conserved());
+    events
+}
+
+fn phase(engine: &Engine, id: u32) -> (Phase, bool) {
+    let row = engine.instruments().find(|row| row.definition.instrument_id.0 == id);
+    let row = row.expect("it is defined");
+    (row.phase, row.is_held)
+}
+
+#[test]
+fn a_snapshot_of_the_version_before_goes_on_with_its_phases_and_prices() {
+    let mut engine = Engine::restore(config(), SNAPSHOT).expect("it is read");
+    assert_eq!(phase(&engine, 100), (Phase::VolatilityCall, false));
+    assert_eq!(phase(&engine, 101), (Phase::Halted, true), "who halted it is not known");
+    let row = engine.instruments().next().expect("the desk has instruments");
+    assert_eq!((row.last_price, row.uncrossed_price), (Some(Price(103)), Some(Price(103))));
+    let mut bytes = Vec::new();
+    engine.snapshot(&mut bytes);
+    let again = Engine::restore(config(), &bytes).expect("it reads back");
+    assert_eq!(again.state_hash(), engine.state_hash());
+
+    // A resume goes back to continuous trading, as it did then.
+    let resume = ResumeTrading {
+        request_no: RequestNo(0),
+        session_id: OPERATOR,
+        instrument_id: InstrumentId(101),
+        through_call: Switch::Off,
+    };
+    let events = ask(&mut engine, 1, Request::ResumeTrading(resume));
+    let done = done_of(events.last().expect("an answer"));
+    assert_eq!(done.phase_reached, PhaseReached::Continuous);
+}
+
+#[test]
+fn a_bust_of_a_trade_of_the_version_before_leaves_its_prices() {
+    let mut engine = Engine::restore(config(), SNAPSHOT).expect("it is read");
+    let before: Vec<_> = engine.instruments().map(|row| (row.last_price, row.is_held)).collect();
+    let mut busted_count = 0;
+    for match_id in 1..1_000 {
+        let bust = BustTrade {
+            request_no: RequestNo(0),
+            match_id: MatchId(match_id),
+            session_id: OPERATOR,
+            partition_id: HERE,
+        };
+        let events = ask(&mut engine, match_id, Request::BustTrade(bust));
+        let is_busted = |event: &&Event| matches!(event, Event::Plain(PlainEvent::TradeBusted(_)));
+        busted_count += events.iter().filter(is_busted).count();
+    }
+    assert!(busted_count > 0, "some of the retained trades can be busted");
+    let after: Vec<_> = engine.instruments().map(|row| (row.last_price, row.is_held)).collect();
+    assert_eq!(before, after);
+}
