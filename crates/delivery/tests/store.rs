@@ -771,3 +771,42 @@ fn record_numbers_go_on_far_behind_the_live_orders_of_a_store_that_began_late() 
         assert_eq!(store.live_count(), 2);
     }
 }
+
+fn snapshot_and_back(store: &mut OrderStore) -> OrderStore {
+    let mut bytes = Vec::new();
+    store.begin_snapshot();
+    while store.snapshot_chunk(1 << 16, &mut bytes) == Ok(ChunkOutcome::More) {}
+    OrderStore::restore(CONFIG, &bytes).unwrap()
+}
+
+/// The records with the highest numbers are gone, and the last change is an old record's.
+#[test]
+fn a_snapshot_remembers_how_far_record_numbers_had_come() {
+    const JUMP: u64 = 1 << 24;
+    let retention = Retention { count_max: 1, ..Retention::ALL };
+    let mut store = OrderStore::new(StoreConfig { retention, ..CONFIG });
+    say(&mut store, 1, 1, 1, OrdStatus::New);
+    (1..5).for_each(|at| say(&mut store, 1 + at, at * JUMP, 1, OrdStatus::Filled));
+    say(&mut store, 6, 2, 1, OrdStatus::Filled);
+    say(&mut store, 7, 1, 1, OrdStatus::PartiallyFilled);
+    let mut restored = snapshot_and_back(&mut store);
+    for store in [&mut store, &mut restored] {
+        say(store, 8, 5 * JUMP, 1, OrdStatus::New);
+        let far = block(9, 12 * JUMP, keys(1, 1, 1), OrdStatus::New);
+        let refused = IngestError::RecJump(Rec(12 * JUMP));
+        assert_eq!(store.ingest_row(&far, &[]), Err(refused));
+    }
+}
+
+/// Each number is a lawful jump above the one before.
+#[test]
+fn a_snapshot_of_records_spread_over_all_numbers_can_be_read() {
+    let mut store = OrderStore::new(CONFIG);
+    (0..5_000).for_each(|at| say(&mut store, at + 1, 1 + (at << 25), 1, OrdStatus::New));
+    let restored = snapshot_and_back(&mut store);
+    assert_eq!(restored.live_count(), 5_000);
+    assert!(restored.memory().records < 5_000 * 17_000, "{}", restored.memory().records);
+    for store in [&store, &restored] {
+        assert!((0..5_000).all(|at| store.get(Rec(1 + (at << 25))).is_some()));
+    }
+}
