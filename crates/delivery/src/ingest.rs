@@ -234,9 +234,15 @@ impl OrderStore {
     }
 
     fn insert(&mut self, change: &Change<'_>) {
-        let meta = SlotMeta::new(change.change_id, change.keys, change.standing);
+        let rec = change.change_id.rec;
+        let mut meta = SlotMeta::new(change.change_id, change.keys, change.standing);
+        // This store may have discarded the order before: a reader from another store may have it
+        // live, wherever it is.
+        if rec <= self.records.highest() && self.floor() > ChangeId::START {
+            meta.first = ChangeId::START;
+        }
         let slot = self.take_slot(meta, change.block, change.attributes);
-        self.records.insert(change.change_id.rec, slot);
+        self.records.insert(rec, slot);
         let hash = self.metas.get(slot).hash;
         self.index.insert(slot, change.change_id, &change.keys, hash);
         self.count_in(slot);

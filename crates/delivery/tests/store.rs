@@ -757,6 +757,22 @@ fn the_end_of_an_order_that_was_live_when_a_store_began_late_reaches_who_was_at_
 }
 
 #[test]
+fn a_change_of_an_order_that_was_discarded_reaches_readers_of_live_orders() {
+    let live_only = Filter { live_only: true, ..Filter::ALL };
+    let retention = Retention { count_max: 1, ..Retention::ALL };
+    let mut store = OrderStore::new(StoreConfig { retention, ..CONFIG });
+    (1..4).for_each(|rec| say(&mut store, rec, rec, 1, OrdStatus::New));
+    say(&mut store, 4, 1, 1, OrdStatus::Canceled);
+    say(&mut store, 5, 2, 1, OrdStatus::Canceled);
+    assert_eq!(store.floor(), change_id(4, 1), "the first is discarded");
+    // A reader from a store that had the end of order 1 at a later place may have it live.
+    say(&mut store, 6, 1, 1, OrdStatus::Filled);
+    assert_eq!(page(&store, change_id(5, 2), &live_only, WIDE).0, [(6, 1)]);
+    say(&mut store, 7, 4, 1, OrdStatus::Filled);
+    assert_eq!(page(&store, change_id(6, 1), &live_only, WIDE).0, [], "nobody had it live");
+}
+
+#[test]
 fn record_numbers_go_on_far_behind_the_live_orders_of_a_store_that_began_late() {
     let mut store = OrderStore::new(CONFIG);
     let (old, last) = (3, 1 << 30);
