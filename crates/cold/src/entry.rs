@@ -256,6 +256,13 @@ impl Image<'_> {
         self.0[STANDING_AT] == EntryKind::Leave as u8
     }
 
+    /// True when a later entry of its record makes this one history. A mark and an end are told
+    /// at their places for good: a store that had discarded the order, to which a reader may move,
+    /// does not know of a later tombstone or of the keys that the order had before.
+    pub(crate) fn may_become_history(self) -> bool {
+        self.0[STANDING_AT] == EntryKind::Live as u8
+    }
+
     pub(crate) fn transact_time(self) -> Nanos {
         Nanos(u64_at(self.0, TRANSACT_TIME_AT))
     }

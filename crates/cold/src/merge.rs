@@ -1,7 +1,7 @@
 //! Merges adjacent segments into one: the latest state over their union, one block per step.
 //!
 //! First the keys are read, newest segment first, to find the rows that are the last of their
-//! record; then the rows are copied, oldest first. Changes after the last input do not count: a
+//! record or an end; then the rows are copied, oldest first. Changes after the last input do not count: a
 //! source that voids its latest changes may make an earlier state valid again.
 //!
 //! ```text
@@ -83,8 +83,9 @@ impl<D: Disk> Archive<D> {
         let is_last = (0..block.len()).map(|index| {
             let image = block.image(index);
             // A mark is not a state of its record, so it never counts as the last one.
-            image.is_mark()
-                || merge.seen.insert(image.change_id().rec) != plant::is(Plant::MergeKeepsFirst)
+            let is_latest = !image.is_mark()
+                && merge.seen.insert(image.change_id().rec) != plant::is(Plant::MergeKeepsFirst);
+            is_latest || !image.may_become_history()
         });
         let is_last = is_last.collect();
         merge.is_last[merge.input].push(is_last);

@@ -1,7 +1,7 @@
 //! Changes that were taken and are in no segment yet, in the order of their places.
 //!
 //! They are in memory only: after a crash the order store must feed them again. All changes of a
-//! record are kept until a segment is written, which then gets the last one.
+//! record are kept until a segment is written, which then gets the last one, and each end.
 
 use weir_io::{Disk, DiskError};
 use weir_types::{ChangeId, Nanos};
@@ -52,7 +52,7 @@ impl Open {
         (self.first_time, self.last_time) = (times.first_time, times.last_time);
     }
 
-    /// Writes the last change of each record, and all marks.
+    /// Writes the last change of each record, and all ends and marks.
     pub(crate) fn write<D: Disk>(
         &self,
         writer: &mut SegmentWriter,
@@ -63,7 +63,9 @@ impl Open {
         let mut seen = RecSet::default();
         let image = |index: usize| Image(&self.images[index * IMAGE_LEN..(index + 1) * IMAGE_LEN]);
         for index in (0..count).rev() {
-            is_last[index] = image(index).is_mark() || seen.insert(image(index).change_id().rec);
+            let image = image(index);
+            let is_latest = !image.is_mark() && seen.insert(image.change_id().rec);
+            is_last[index] = is_latest || !image.may_become_history();
         }
         if plant::is(Plant::LastChangeLost) {
             is_last[count - 1] = count == 1;

@@ -1,8 +1,8 @@
 //! Pages from the archive: the changes after a place, as the order store would serve them.
 //!
-//! A page reads a bounded number of blocks and visits a bounded number of entries. It skips a row
-//! whose record changed again later, in a segment or in the changes that are in none yet. It never
-//! starts below the floor.
+//! A page reads a bounded number of blocks and visits a bounded number of entries. It skips the row
+//! of a live order that changed again later, in a segment or in the changes that are in none yet.
+//! It never starts below the floor.
 
 use weir_io::{Access, Disk};
 use weir_types::{ChangeId, Nanos};
@@ -75,8 +75,8 @@ struct PageBuilder<'a> {
 impl<D: Disk> Archive<D> {
     /// Appends the rows that changed after `after` and pass `filter`, in order, within `limits`,
     /// each as by [`weir_wire::rows::put_row`]. A record that changed more than once is served in
-    /// its last state only, at its place; if the last change is not in a segment yet, the order
-    /// store serves it.
+    /// its last state only, at its place, and at each place at which it ended; if the last change
+    /// is not in a segment yet, the order store serves it.
     ///
     /// # Errors
     /// [`ColdError`]; nothing is appended then. Damage raises the floor above the damaged segment,
@@ -230,8 +230,8 @@ impl PageBuilder<'_> {
                 *from += 1;
                 continue;
             }
-            let is_candidate =
-                self.filter.matches(&image.keys()) && (image.is_mark() || !is_history(change_id));
+            let is_candidate = self.filter.matches(&image.keys())
+                && (!image.may_become_history() || !is_history(change_id));
             if is_candidate && !block.has_body() {
                 return Scanned::NeedsBody;
             }

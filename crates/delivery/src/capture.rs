@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use weir_types::{ChangeId, Epochs, PartitionId};
+use weir_types::{ChangeId, Epochs, PartitionId, Rec};
 
 use crate::chunk::ChunkedArray;
 use crate::heap::Heap;
@@ -74,6 +74,8 @@ pub(crate) struct Capture {
     floor: ChangeId,
     slot_count: u64,
     digest: u64,
+    /// The highest record number so far.
+    highest: Rec,
     /// The kind of the next chunks.
     kind: ChunkKind,
     /// Slots before this one have been sent; those from `slot_end` on are new.
@@ -101,6 +103,7 @@ impl Capture {
             floor: store.index.floor(),
             slot_count: u64::from(store.live_count) + u64::from(store.waiting_count),
             digest: store.index.digest(),
+            highest: store.records.highest(),
             kind: ChunkKind::Head,
             slot_at: 0,
             slot_end,
@@ -168,6 +171,7 @@ impl Capture {
         put_change_id(self.floor, out);
         out.extend_from_slice(&self.slot_count.to_le_bytes());
         out.extend_from_slice(&self.digest.to_le_bytes());
+        out.extend_from_slice(&self.highest.0.to_le_bytes());
         let count = u32::try_from(self.epochs.ended().len()).expect("epochs are few");
         out.extend_from_slice(&count.to_le_bytes());
         for (epoch, valid_to) in self.epochs.ended() {

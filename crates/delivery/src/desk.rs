@@ -797,14 +797,16 @@ impl Desk {
 
     /// Picks a reader's next page.
     fn next_page(&mut self, reader: &mut Reader, scope: &Scope) -> Page {
-        if reader.after == ChangeId::START {
-            // It has seen nothing yet.
-            reader.since = self.store.head().seq;
+        let head = self.store.head().seq;
+        // It has seen nothing yet; or it began at a store that is ahead of this one, which may tell
+        // it of live orders that have ended there.
+        if reader.after == ChangeId::START || reader.since > head {
+            reader.since = head;
         }
         let limits = reader.page_limits();
         let page = self.store.select_from(&reader.query(scope, &limits), &mut self.selection);
         reader.looked_at = Some(self.store.complete_to());
-        reader.seen = reader.seen.max(self.store.head().seq);
+        reader.seen = reader.seen.max(head);
         page
     }
 

@@ -78,7 +78,8 @@ pub enum IngestError {
     EpochRepeated(Epoch),
 }
 
-/// Slots removed per event, at most: more than the order and the mark that one event can add.
+/// Slots removed per event, at most: more than one event can add, which are the order, the mark of
+/// its former keys, and its end where that keeps its place.
 const RETIRE_STEPS: u32 = 4;
 
 /// A record's new state.
@@ -201,8 +202,11 @@ impl OrderStore {
         is_new && self.bury(change_id) == Ok(IngestOutcome::Updated)
     }
 
+    /// Takes the deletion of a record; of one that is gone already only the first counts.
     fn bury(&mut self, change_id: ChangeId) -> Result<IngestOutcome, IngestError> {
-        let Some(slot) = self.records.get(change_id.rec) else {
+        let known = self.records.get(change_id.rec);
+        let is_there = |slot: &u32| self.metas.get(*slot).standing != SlotState::Tombstone;
+        let Some(slot) = known.filter(is_there) else {
             self.head = change_id;
             return Ok(IngestOutcome::Unknown);
         };
@@ -220,7 +224,11 @@ impl OrderStore {
         self.make_room(change)?;
         let ingested = match self.records.get(rec) {
             Some(slot) => {
-                self.update(slot, change);
+                if self.keeps_end(slot, change) {
+                    self.succeed(slot, change);
+                } else {
+                    self.update(slot, change);
+                }
                 IngestOutcome::Updated
             }
             None => {
@@ -234,9 +242,15 @@ impl OrderStore {
     }
 
     fn insert(&mut self, change: &Change<'_>) {
-        let meta = SlotMeta::new(change.change_id, change.keys, change.standing);
+        let rec = change.change_id.rec;
+        let mut meta = SlotMeta::new(change.change_id, change.keys, change.standing);
+        // This store may have discarded the order before: a reader from another store may have it
+        // live, wherever it is.
+        if rec <= self.records.highest() && self.floor() > ChangeId::START {
+            meta.first = ChangeId::START;
+        }
         let slot = self.take_slot(meta, change.block, change.attributes);
-        self.records.insert(change.change_id.rec, slot);
+        self.records.insert(rec, slot);
         let hash = self.metas.get(slot).hash;
         self.index.insert(slot, change.change_id, &change.keys, hash);
         self.count_in(slot);
@@ -259,6 +273,47 @@ impl OrderStore {
             self.count_in(slot);
             let order_id = self.row(slot).order_id();
             self.leave_mark(change.change_id, order_id, old, change.keys);
+        }
+    }
+
+    /// True when a record's entry stays at its place and the change gets an entry of its own.
+    ///
+    /// Stores of one source discard ended orders at different times, and a reader may move between
+    /// them from any place. So an end may leave its place only for one at which each store tells
+    /// its readers of the change:
+    ///
+    /// ```text
+    /// the record | changes to           | a store that had discarded it | the end keeps its place
+    /// -----------+----------------------+-------------------------------+------------------------
+    /// live       | anything             | none: live orders stay        | -
+    /// ended      | a row with its keys  | takes the row                 | no
+    /// ended      | a row of other keys  | has no mark of the old keys   | yes
+    /// ended      | a tombstone          | has no tombstone              | yes
+    /// gone       | a row with its keys  | takes the row                 | no
+    /// gone       | a row of other keys  | has no mark of the old keys   | yes
+    /// gone       | a tombstone          | -                             | it is the end already
+    /// ```
+    pub(crate) fn keeps_end(&self, slot: u32, change: &Change<'_>) -> bool {
+        let meta = self.metas.get(slot);
+        meta.is_waiting() && (change.standing == SlotState::Tombstone || meta.keys != change.keys)
+    }
+
+    /// Enters a change beside the end of its record, which is not the record's latest entry any
+    /// longer.
+    fn succeed(&mut self, end: u32, change: &Change<'_>) {
+        let (end, order_id) = (*self.metas.get(end), self.row(end).order_id());
+        // The end stands for the changes before it.
+        let meta = SlotMeta {
+            first: end.first,
+            ..SlotMeta::new(change.change_id, change.keys, change.standing)
+        };
+        let slot = self.take_slot(meta, change.block, change.attributes);
+        self.records.replace(change.change_id.rec, slot);
+        let hash = self.metas.get(slot).hash;
+        self.index.insert(slot, change.change_id, &change.keys, hash);
+        self.count_in(slot);
+        if end.keys != change.keys && end.standing == SlotState::Ended {
+            self.leave_mark(change.change_id, order_id, end.keys, change.keys);
         }
     }
 
@@ -387,7 +442,8 @@ impl OrderStore {
         self.keep_for_capture(slot);
         self.count_out(slot);
         let meta = *self.metas.get(slot);
-        if meta.standing != SlotState::Leave {
+        // Neither a mark nor an end with a later entry is the record's latest one.
+        if self.records.get(meta.change_id.rec) == Some(slot) {
             self.records.remove(meta.change_id.rec);
         }
         self.index.remove(slot, meta.change_id);

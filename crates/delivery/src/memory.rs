@@ -126,7 +126,9 @@ impl OrderStore {
     fn is_short_of(&self, change: &Change<'_>, bytes: u64) -> bool {
         let stays = self.records.get(change.change_id.rec).is_some_and(|slot| {
             let meta = self.metas.get(slot);
-            meta.keys == change.keys && self.heap.is_enough(meta.block, change.row_len())
+            meta.keys == change.keys
+                && !self.keeps_end(slot, change)
+                && self.heap.is_enough(meta.block, change.row_len())
         });
         let orders = u64::from(self.live_count) + u64::from(self.waiting_count);
         let reserve = if stays { 0 } else { self.index.growth_bytes(orders) };
@@ -137,16 +139,18 @@ impl OrderStore {
     /// them.
     fn fits(&mut self, change: &Change<'_>) -> bool {
         let slot = self.records.get(change.change_id.rec);
+        let keeps_end = slot.is_some_and(|slot| self.keeps_end(slot, change));
         let (old_keys, fits_block) = match slot {
             Some(slot) => {
                 let meta = self.metas.get(slot);
-                (Some(meta.keys), self.heap.is_enough(meta.block, change.row_len()))
+                let is_enough = self.heap.is_enough(meta.block, change.row_len());
+                (Some(meta.keys), is_enough && !keeps_end)
             }
             None => (None, false),
         };
         // A change of keys leaves a mark.
         let marks = u32::from(old_keys.is_some_and(|keys| keys != change.keys));
-        let slots = u32::from(slot.is_none()) + marks;
+        let slots = u32::from(slot.is_none() || keeps_end) + marks;
         let blocks = u32::from(!fits_block) + marks;
         if slots > self.free_count || blocks > 0 && !self.heap.holds(change.row_len(), blocks) {
             return false;

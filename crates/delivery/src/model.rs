@@ -1,7 +1,7 @@
 //! A naive order store: all changes in a list, each answer a scan of the whole list.
 //!
-//! The oracle of the store's tests. It keeps everything and has neither index nor floor. It makes
-//! no LEAVE rows: which of them a store sends depends on its rings, but the rows that a reader ends
+//! The oracle of the store's tests. It keeps everything and has neither index nor floor. An end
+//! keeps its place beside a later tombstone or a row of other keys. The model makes no LEAVE rows: which of them a store sends depends on its rings, but the rows that a reader ends
 //! up with do not.
 
 use std::collections::BTreeMap;
@@ -36,10 +36,10 @@ impl Model {
         self.attributes.push(attributes.to_vec());
     }
 
-    /// Takes in the deletion of a record, if the record is known.
+    /// Takes in the deletion of a record, if the record is known and not gone already.
     pub fn delete(&mut self, change_id: ChangeId) {
-        let known = self.changes.iter().find(|row| row.rec == change_id.rec).copied();
-        if let Some(row) = known {
+        let known = self.changes.iter().rfind(|row| row.rec == change_id.rec).copied();
+        if let Some(row) = known.filter(|row| row.flags == RowFlags::default()) {
             self.ingest_row(bodiless_row(change_id, row.order_id, RowFlags::TOMBSTONE), &[]);
         }
     }
@@ -48,16 +48,34 @@ impl Model {
     /// after `after` that are merged into it.
     #[must_use]
     pub fn latest(&self, after: ChangeId) -> BTreeMap<Rec, OrderRow> {
-        let mut latest: BTreeMap<Rec, OrderRow> = BTreeMap::new();
+        self.fold(after).0
+    }
+
+    /// Returns the ends that keep their places, each with the number of its changes after `after`
+    /// that are merged into it.
+    #[must_use]
+    pub fn ends(&self, after: ChangeId) -> Vec<OrderRow> {
+        self.fold(after).1
+    }
+
+    fn fold(&self, after: ChangeId) -> (BTreeMap<Rec, OrderRow>, Vec<OrderRow>) {
+        let (mut latest, mut ends) = (BTreeMap::<Rec, OrderRow>::new(), Vec::new());
         for change in &self.changes {
-            let before = latest.get(&change.rec);
-            let merged = before.map_or(0, |row| match change_id_of(row) > after {
-                true => row.merged_count + 1,
-                false => 0,
-            });
+            let before = latest.get(&change.rec).copied();
+            let end = before.filter(|row| self.keeps_end(row, change));
+            ends.extend(end);
+            let merged = match (before, end) {
+                (Some(row), None) if change_id_of(&row) > after => row.merged_count + 1,
+                _ => 0,
+            };
             latest.insert(change.rec, OrderRow { merged_count: merged, ..*change });
         }
-        latest
+        (latest, ends)
+    }
+
+    fn keeps_end(&self, row: &OrderRow, next: &OrderRow) -> bool {
+        let is_gone = next.flags.contains(RowFlags::TOMBSTONE);
+        !is_live(row) && (is_gone || self.keys(row) != self.keys(next))
     }
 
     /// Returns the place of a record's first change.
@@ -76,7 +94,8 @@ impl Model {
                 && filter.matches(&self.keys(row))
                 && (!filter.live_only || is_live(row) || may_be_known)
         };
-        let mut rows: Vec<OrderRow> = self.latest(after).into_values().collect();
+        let (latest, mut rows) = self.fold(after);
+        rows.extend(latest.into_values());
         rows.retain(is_asked_for);
         rows.sort_by_key(change_id_of);
         rows
@@ -112,7 +131,10 @@ impl Model {
 
     /// Returns a row's keys; for a tombstone, which carries none, the record's last keys.
     fn keys(&self, row: &OrderRow) -> Keys {
-        let is_body = |each: &&OrderRow| each.rec == row.rec && each.flags == RowFlags::default();
+        let is_body = |each: &&OrderRow| {
+            let is_before = change_id_of(each) <= change_id_of(row);
+            each.rec == row.rec && is_before && each.flags == RowFlags::default()
+        };
         let row = self.changes.iter().rev().find(is_body).unwrap_or(row);
         Keys { firm_id: row.firm_id, account_id: row.account_id, instrument_id: row.instrument_id }
     }

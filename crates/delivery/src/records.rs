@@ -2,19 +2,33 @@
 //! record is removed.
 //!
 //! Record numbers are nearly dense and in order, so a look-up is two loads, and neither growth nor
-//! removal moves an entry. Both are bounded: a new number may be only so far from the others, and
-//! empty chunks at the low end are removed a few at a time.
+//! removal moves an entry. Both are bounded: a new number may be only so far above the highest so
+//! far, and empty chunks at the low end are removed a few at a time.
+//!
+//! ```text
+//! far                       the window, up to WINDOW_MAX chunks
+//! a map of chunks: the few  a chunk for each number or none, the highest
+//! old records               number last
+//! ```
+//! The window moves up with the highest number and pushes what is below it into the map. Its length
+//! bounds the memory of holes between numbers, however far a source spreads them.
+//!
+//! INVARIANT: all chunks of the map are below the window, and none of them is empty.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use weir_types::Rec;
 
 const CHUNK_BITS: u32 = 12;
 const CHUNK_LEN: usize = 1 << CHUNK_BITS;
 const NO_SLOT: u32 = u32::MAX;
-/// The greatest distance of a record number from those in the directory: limits the memory that one
-/// event can allocate.
+/// The greatest distance of a record number above the highest so far: limits the work that one
+/// event can cause.
 pub(crate) const REC_JUMP_MAX: u64 = 1 << 25;
+/// The most chunks of the window: twice the greatest jump, and 128 KiB.
+const WINDOW_MAX: u64 = (REC_JUMP_MAX >> CHUNK_BITS) * 2;
+/// The approximate cost of a chunk in the map besides the chunk: its part of a node.
+const FAR_SIZE: usize = 32;
 /// Empty chunks that one removal removes at most.
 const FORGET_STEPS: usize = 8;
 
@@ -24,11 +38,22 @@ struct Chunk {
     used_count: u32,
 }
 
+impl Chunk {
+    fn new() -> Box<Chunk> {
+        Box::new(Chunk { slots: [NO_SLOT; CHUNK_LEN], used_count: 0 })
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
+    /// The window.
     chunks: VecDeque<Option<Box<Chunk>>>,
-    /// The number of the first chunk in `chunks`.
+    /// The number of the first chunk in the window.
     base: u64,
+    /// The chunks below the window.
+    far: BTreeMap<u64, Box<Chunk>>,
+    /// The highest record number so far, of a record that is kept or of one that was.
+    highest: Rec,
     held_count: u64,
 }
 
@@ -45,7 +70,10 @@ impl Records {
 
     #[inline]
     fn chunk(&self, rec: Rec) -> Option<&Chunk> {
-        self.chunks.get(self.chunk_index(rec)?)?.as_deref()
+        match self.chunk_index(rec) {
+            Some(index) => self.chunks.get(index)?.as_deref(),
+            None => self.far.get(&(rec.0 >> CHUNK_BITS)).map(Box::as_ref),
+        }
     }
 
     #[inline]
@@ -54,36 +82,42 @@ impl Records {
         (slot != NO_SLOT).then_some(slot)
     }
 
+    /// Returns the highest record number so far; zero before the first.
+    pub(crate) fn highest(&self) -> Rec {
+        self.highest
+    }
+
     /// Returns the first record at or after `rec`, and its slot.
     pub(crate) fn next_from(&self, rec: Rec) -> Option<(Rec, u32)> {
-        let from = rec.0.max(self.base << CHUNK_BITS);
-        let (mut index, mut offset) = (self.chunk_index(Rec(from))?, Self::offset(Rec(from)));
-        while let Some(chunk) = self.chunks.get(index) {
-            let slots = chunk.as_ref().map_or(&[][..], |chunk| &chunk.slots[offset..]);
-            if let Some(at) = slots.iter().position(|slot| *slot != NO_SLOT) {
-                let rec = ((self.base + index as u64) << CHUNK_BITS) + (offset + at) as u64;
-                return Some((Rec(rec), slots[at]));
-            }
-            (index, offset) = (index + 1, 0);
+        let first_in = |number: u64, chunk: &Chunk, offset: usize| {
+            let at = chunk.slots[offset..].iter().position(|slot| *slot != NO_SLOT)? + offset;
+            Some((Rec((number << CHUNK_BITS) + at as u64), chunk.slots[at]))
+        };
+        let (from, offset) = (rec.0 >> CHUNK_BITS, Self::offset(rec));
+        let offset_in = |number: u64| if number == from { offset } else { 0 };
+        let mut far = self.far.range(from..);
+        if let Some(found) =
+            far.find_map(|(number, chunk)| first_in(*number, chunk, offset_in(*number)))
+        {
+            return Some(found);
         }
-        None
+        let first = from.saturating_sub(self.base).min(self.chunks.len() as u64);
+        let window = self.chunks.range(first as usize..);
+        (self.base + first..)
+            .zip(window)
+            .find_map(|(number, chunk)| first_in(number, chunk.as_deref()?, offset_in(number)))
     }
 
-    /// True when `rec` is within [`REC_JUMP_MAX`] of the records in the directory.
+    /// True when `rec` is at most about [`REC_JUMP_MAX`] above the highest number so far.
     pub(crate) fn can_hold(&self, rec: Rec) -> bool {
-        let end = self.base + self.chunks.len() as u64;
-        let chunk = rec.0 >> CHUNK_BITS;
-        let jump_max = REC_JUMP_MAX >> CHUNK_BITS;
-        self.chunks.is_empty() || (chunk <= end + jump_max && chunk + jump_max >= self.base)
+        let end = (self.highest.0 >> CHUNK_BITS) + 1;
+        self.highest.is_none() || rec.0 >> CHUNK_BITS <= end + (REC_JUMP_MAX >> CHUNK_BITS)
     }
 
-    /// Lets the directory reach to `rec`, if it holds any record: numbers up to there were given to
-    /// records that are not kept, and the next one is not far ahead.
+    /// Records that numbers up to `rec` were given to records that are not kept: the next one is
+    /// not far ahead.
     pub(crate) fn reach(&mut self, rec: Rec) {
-        let end = (rec.0 >> CHUNK_BITS) + 1;
-        while !self.chunks.is_empty() && self.base + (self.chunks.len() as u64) < end {
-            self.chunks.push_back(None);
-        }
+        self.highest = self.highest.max(rec);
     }
 
     /// True when inserting `rec` allocates nothing.
@@ -93,31 +127,81 @@ impl Records {
 
     pub(crate) fn insert(&mut self, rec: Rec, slot: u32) {
         let number = rec.0 >> CHUNK_BITS;
+        self.move_window(number);
+        let place = match self.chunk_index(rec) {
+            Some(index) => self.chunks[index].get_or_insert_with(|| {
+                self.held_count += 1;
+                Chunk::new()
+            }),
+            None => self.far.entry(number).or_insert_with(|| {
+                self.held_count += 1;
+                Chunk::new()
+            }),
+        };
+        let at = &mut place.slots[Self::offset(rec)];
+        assert!(*at == NO_SLOT, "record {rec} has a slot already");
+        *at = slot;
+        place.used_count += 1;
+        self.highest = self.highest.max(rec);
+    }
+
+    /// Extends the window to a chunk, unless the chunk is too far below.
+    fn move_window(&mut self, number: u64) {
         if self.chunks.is_empty() {
             self.base = number;
         }
-        while number < self.base {
-            self.chunks.push_front(None);
-            self.base -= 1;
+        let end = self.base + self.chunks.len() as u64;
+        if number < self.base && end - number <= WINDOW_MAX {
+            while number < self.base {
+                self.base -= 1;
+                let chunk = self.far.remove(&self.base);
+                self.chunks.push_front(chunk);
+            }
         }
-        let index = self.chunk_index(rec).expect("the directory begins at or before it");
-        while index >= self.chunks.len() {
+        if number >= end + WINDOW_MAX {
+            self.leave_window(number);
+        }
+        while self.base + (self.chunks.len() as u64) <= number {
+            if self.chunks.len() as u64 == WINDOW_MAX {
+                self.push_out();
+            }
             self.chunks.push_back(None);
         }
-        let held_count = &mut self.held_count;
-        let chunk = self.chunks[index].get_or_insert_with(|| {
-            *held_count += 1;
-            Box::new(Chunk { slots: [NO_SLOT; CHUNK_LEN], used_count: 0 })
-        });
-        let place = &mut chunk.slots[Self::offset(rec)];
-        assert!(*place == NO_SLOT, "record {rec} has a slot already");
+    }
+
+    /// Lets the window begin at a chunk that is further above it than the window is long.
+    fn leave_window(&mut self, number: u64) {
+        while !self.chunks.is_empty() {
+            self.push_out();
+        }
+        self.base = number;
+    }
+
+    /// Moves the window's first chunk to the map, if it has one.
+    fn push_out(&mut self) {
+        if let Some(chunk) = self.chunks.pop_front().flatten() {
+            self.far.insert(self.base, chunk);
+        }
+        self.base += 1;
+    }
+
+    /// Gives a record another slot.
+    pub(crate) fn replace(&mut self, rec: Rec, slot: u32) {
+        let place = &mut self.chunk_mut(rec).slots[Self::offset(rec)];
+        assert!(*place != NO_SLOT, "record {rec} has no slot");
         *place = slot;
-        chunk.used_count += 1;
+    }
+
+    fn chunk_mut(&mut self, rec: Rec) -> &mut Chunk {
+        let chunk = match self.chunk_index(rec) {
+            Some(index) => self.chunks[index].as_mut(),
+            None => self.far.get_mut(&(rec.0 >> CHUNK_BITS)),
+        };
+        chunk.expect("a record that is there has a chunk")
     }
 
     pub(crate) fn remove(&mut self, rec: Rec) {
-        let index = self.chunk_index(rec).expect("a record that is there has a chunk");
-        let chunk = self.chunks[index].as_mut().expect("a record that is there has a chunk");
+        let chunk = self.chunk_mut(rec);
         let place = &mut chunk.slots[Self::offset(rec)];
         assert!(*place != NO_SLOT, "record {rec} has no slot");
         *place = NO_SLOT;
@@ -125,9 +209,12 @@ impl Records {
         if chunk.used_count > 0 {
             return;
         }
-        self.chunks[index] = None;
         self.held_count -= 1;
-        // The last chunk stays and marks the highest number so far.
+        let Some(index) = self.chunk_index(rec) else {
+            self.far.remove(&(rec.0 >> CHUNK_BITS));
+            return;
+        };
+        self.chunks[index] = None;
         for _ in 0..FORGET_STEPS {
             if self.chunks.len() == 1 || self.chunks[0].is_some() {
                 return;
@@ -141,7 +228,8 @@ impl Records {
     #[inline]
     pub(crate) fn reserved_bytes(&self) -> u64 {
         let directory = self.chunks.capacity() * size_of::<Option<Box<Chunk>>>();
-        self.held_count * size_of::<Chunk>() as u64 + directory as u64
+        let far = self.far.len() * FAR_SIZE;
+        self.held_count * size_of::<Chunk>() as u64 + (directory + far) as u64
     }
 }
 
@@ -203,6 +291,68 @@ mod tests {
         assert_eq!(records.next_from(Rec(0)), Some((Rec(4_096), 4_096)));
         assert_eq!(records.next_from(Rec(u64::MAX)), None);
         assert_eq!(Records::default().next_from(Rec(0)), None);
+    }
+
+    #[test]
+    fn records_spread_over_all_numbers_need_no_memory_for_the_holes() {
+        let mut records = Records::default();
+        let spread: Vec<u64> = (0..2_000).map(|at| 1 + at * 2 * REC_JUMP_MAX).collect();
+        // Upwards, as a source counts, and in the order of a snapshot's places.
+        for turn in 0..2u64 {
+            for at in 0..2_000u64 {
+                let rec = spread[(at * (1 + turn * 6) % 2_000) as usize];
+                records.insert(Rec(rec), at as u32);
+                assert!(records.chunks.len() as u64 <= WINDOW_MAX);
+            }
+            assert_eq!(records.held_count, 2_000);
+            let (mut found, mut from) = (vec![], Rec(0));
+            while let Some((rec, slot)) = records.next_from(from) {
+                assert_eq!(records.get(rec), Some(slot));
+                found.push(rec.0);
+                from = Rec(rec.0 + 1);
+            }
+            assert_eq!(found, spread);
+            assert!(records.reserved_bytes() < 2_100 * size_of::<Chunk>() as u64);
+            assert_eq!(records.highest(), Rec(spread[1_999]));
+            spread.iter().for_each(|rec| records.remove(Rec(*rec)));
+            assert_eq!((records.held_count, records.next_from(Rec(0))), (0, None));
+        }
+    }
+
+    /// The same as a map, where the window moves up, and down again.
+    #[test]
+    fn a_directory_is_a_map_of_numbers() {
+        let (mut records, mut map) = (Records::default(), BTreeMap::new());
+        let mut random = 7u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        let mut high = 1;
+        for step in 0..40_000u32 {
+            high += if next(100) == 0 { next(REC_JUMP_MAX) } else { next(9_000) };
+            let rec = match next(3) {
+                0 => high,
+                1 => high.saturating_sub(next(1 << 22)).max(1),
+                _ => next(high) + 1,
+            };
+            if map.insert(rec, step).is_none() {
+                records.insert(Rec(rec), step);
+            } else {
+                records.replace(Rec(rec), step);
+            }
+            if next(4) > 0 {
+                let at = map.range(next(high)..).next().map(|(rec, slot)| (Rec(*rec), *slot));
+                let from = at.map_or(Rec(high + 1), |(rec, _)| rec);
+                assert_eq!(records.next_from(from), at);
+                if let Some((rec, _)) = at {
+                    records.remove(rec);
+                    map.remove(&rec.0);
+                }
+            }
+            assert_eq!(records.get(Rec(rec)), map.get(&rec).copied());
+        }
+        assert!(map.iter().all(|(rec, slot)| records.get(Rec(*rec)) == Some(*slot)));
     }
 
     #[test]

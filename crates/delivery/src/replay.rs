@@ -9,6 +9,9 @@
 //!           (0 none, 1 due, 2 runs, 3 sweeps, 4 none: a log's records), its place, its seq u64,
 //!           its cursor u64; the place that rows must be above
 //! ```
+//! The place of a resend that is due is the one behind which ends of orders are void and still in
+//! the store. States from before this rule have the start there, so that all ends count as void.
+//!
 //! A place is `seq` u64 and `rec` u64; all numbers are little-endian.
 //!
 //! The events of a node's own engine come to replicas as batches too. Such a batch has the number
@@ -33,6 +36,8 @@ pub const STREAM_STATE_LEN: usize = 1 + 4 + 8 + 4 + 1 + 16 + 8 + 8 + 16;
 const VERSION: u8 = 1;
 /// The resend code of a log's stream, which has no resend.
 const LOG: u8 = 4;
+/// The place of a resend that is due when no change after it is void.
+const NOTHING_VOID: ChangeId = ChangeId { seq: Seq(u64::MAX), rec: Rec(u64::MAX) };
 
 /// The reason that an entry cannot follow the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +63,8 @@ impl SourceStream {
     pub fn put_state(&self, out: &mut Vec<u8>) {
         let (code, change_id, seq, cursor) = match self.resend {
             Resend::None => (if self.is_log { LOG } else { 0 }, ChangeId::START, Seq(0), Rec(0)),
-            Resend::Due => (1, ChangeId::START, Seq(0), Rec(0)),
+            Resend::Voiding(after) => (1, after, Seq(0), Rec(0)),
+            Resend::Due => (1, NOTHING_VOID, Seq(0), Rec(0)),
             Resend::Running(before) => (2, before, Seq(0), Rec(0)),
             Resend::Sweeping { before, seq, cursor } => (3, before, seq, cursor),
         };
@@ -86,7 +92,8 @@ impl SourceStream {
         let above = from.change_id()?;
         let resend = match code {
             0 | LOG => Resend::None,
-            1 => Resend::Due,
+            1 if before == NOTHING_VOID => Resend::Due,
+            1 => Resend::Voiding(before),
             2 => Resend::Running(before),
             3 => Resend::Sweeping { before, seq, cursor },
             _ => return None,

@@ -3,8 +3,11 @@
 //! store holds.
 
 use weir_types::{ChangeId, Epoch, OrderId, Rec};
+use weir_wire::delivery::RowFlags;
 
-use crate::row::SlotState;
+use crate::filter::Filter;
+use crate::index::FilterRing;
+use crate::row::{SlotState, row_len, write_row};
 use crate::store::OrderStore;
 
 /// The most ended epochs whose tokens are honoured; tokens of older ones get RESYNC.
@@ -20,6 +23,50 @@ impl OrderStore {
     pub(crate) fn begin_epoch_after(&mut self, epoch: Epoch, valid_to: ChangeId) {
         self.epochs.end(valid_to, epoch);
         self.epochs.keep_newest(PAST_EPOCHS_MAX);
+    }
+
+    /// Makes tombstones of the ends after `after`, which are void, in the order of their places.
+    /// Visits `entries_max` entries, and returns the place that it came to if there are more.
+    ///
+    /// A void end is in no history that a reader may be told of. Its place is still that at which
+    /// stores that had discarded the order have their floor, so the tombstone stays there: a reader
+    /// before it that has the order live is told by each store, or refused.
+    pub(crate) fn void_ends_after(
+        &mut self,
+        after: ChangeId,
+        entries_max: u32,
+    ) -> Option<ChangeId> {
+        let FilterRing::Ring { ring, .. } = self.index.find(&Filter::ALL) else { return None };
+        let mut position = self.index.position_after(ring, after);
+        let (mut last, mut count) = (after, 0);
+        while let Some((at, entry)) = self.index.next_live(ring, position) {
+            if count >= entries_max && entry.change_id > last {
+                return Some(last);
+            }
+            self.void_end(entry.slot);
+            (last, position) = (entry.change_id, at + 1);
+            count += 1;
+        }
+        None
+    }
+
+    /// Makes a tombstone of an end, in its place. It needs no memory.
+    fn void_end(&mut self, slot: u32) {
+        let meta = *self.metas.get(slot);
+        if meta.standing != SlotState::Ended {
+            return;
+        }
+        self.keep_for_capture(slot);
+        let order_id = self.row(slot).order_id();
+        let block = self.mark_row.of(meta.change_id, order_id, RowFlags::TOMBSTONE);
+        let (old_len, len) = (usize::from(meta.row_len), row_len(0));
+        write_row(&block, &[], self.heap.bytes_mut(meta.block, len));
+        self.count_bytes(old_len, len);
+        self.waiting_bytes -= (old_len - len) as u64;
+        let meta = self.metas.get_mut(slot);
+        meta.standing = SlotState::Tombstone;
+        meta.row_len = u16::try_from(len).expect("rows are short");
+        self.step_count += 1;
     }
 
     /// Returns the order identifier of a record; `None` if the record never existed, is below the

@@ -16,12 +16,9 @@ use crate::index::Kind;
 use crate::row::{HISTORY_LEN, Row, SlotMeta, SlotState, row_len};
 use crate::snapshot::{
     CHUNK_HEADER_LEN, CRC_AT, ChunkKind, MAGIC, PAYLOAD_LEN_MAX, Payload, RestoreError,
-    SNAPSHOT_VERSION,
+    SNAPSHOT_VERSION, VERSION_BEFORE,
 };
 use crate::store::{OrderStore, StoreConfig};
-
-/// The greatest span of the record numbers of a snapshot: limits the memory that it can allocate.
-const REC_SPAN_MAX: u64 = 1 << 36;
 
 /// The fields of the head chunk that are checked later.
 #[derive(Clone, Debug)]
@@ -29,6 +26,17 @@ struct Head {
     kinds: u8,
     slot_count: u64,
     digest: u64,
+    /// The highest record number so far; that of the last change in a snapshot of the version
+    /// before.
+    highest: Rec,
+}
+
+/// A sound chunk's header, and the chunk's length.
+struct Checked {
+    version: u16,
+    kind: ChunkKind,
+    entries: u32,
+    len: usize,
 }
 
 /// A store that is being built from a snapshot.
@@ -36,6 +44,8 @@ struct Head {
 pub struct Restore {
     store: OrderStore,
     head: Option<Head>,
+    /// The version of the first chunk.
+    version: u16,
     /// The number of the chunk that is due, and the kind of the one before.
     number: u32,
     kind: ChunkKind,
@@ -44,8 +54,6 @@ pub struct Restore {
     /// The slots' places, marks after records.
     order: Vec<(ChangeId, bool, u32)>,
     floors: Vec<(Kind, u64, ChangeId)>,
-    rec_min: u64,
-    rec_max: u64,
 }
 
 impl Restore {
@@ -57,14 +65,13 @@ impl Restore {
         Restore {
             store: OrderStore::new(config),
             head: None,
+            version: SNAPSHOT_VERSION,
             number: 0,
             kind: ChunkKind::Head,
             chain: 0,
             is_complete: false,
             order: Vec::new(),
             floors: Vec::new(),
-            rec_min: u64::MAX,
-            rec_max: 0,
         }
     }
 
@@ -74,7 +81,8 @@ impl Restore {
     /// Any [`RestoreError`] of the chunk; the restore cannot be used after one.
     pub fn take(&mut self, bytes: &[u8]) -> Result<usize, RestoreError> {
         let chunk = self.number;
-        let (kind, entries, len) = self.check(bytes)?;
+        let Checked { version, kind, entries, len } = self.check(bytes)?;
+        self.version = version;
         let (whole, payload) = (&bytes[..len], &bytes[CHUNK_HEADER_LEN..len]);
         let mut payload = Payload(payload);
         for _ in 0..entries {
@@ -103,8 +111,7 @@ impl Restore {
         RestoreError::Entry { chunk: self.number, what }
     }
 
-    /// Returns a chunk's kind, number of entries and length.
-    fn check(&self, bytes: &[u8]) -> Result<(ChunkKind, u32, usize), RestoreError> {
+    fn check(&self, bytes: &[u8]) -> Result<Checked, RestoreError> {
         let chunk = self.number;
         let header = bytes.get(..CHUNK_HEADER_LEN).ok_or(RestoreError::Truncated { chunk })?;
         let word = |at: usize| {
@@ -114,7 +121,11 @@ impl Restore {
             return Err(RestoreError::Magic { chunk });
         }
         let version = u16::from_le_bytes([header[4], header[5]]);
-        if version != SNAPSHOT_VERSION {
+        let is_read = match chunk {
+            0 => matches!(version, VERSION_BEFORE | SNAPSHOT_VERSION),
+            _ => version == self.version,
+        };
+        if !is_read {
             return Err(RestoreError::Version { chunk, version });
         }
         let payload_len = word(12) as usize;
@@ -135,7 +146,7 @@ impl Restore {
         if word(8) != chunk || header[7] != 0 || !is_due || self.is_complete {
             return Err(RestoreError::OutOfOrder { chunk });
         }
-        Ok((kind, word(16), len))
+        Ok(Checked { version, kind, entries: word(16), len })
     }
 
     fn take_head(&mut self, from: &mut Payload<'_>) -> Option<Result<(), RestoreError>> {
@@ -149,7 +160,11 @@ impl Restore {
         self.store.head = from.change_id()?;
         self.store.index.set_floor(from.change_id()?);
         let (slot_count, digest) = (from.u64()?, from.u64()?);
-        if self.head.replace(Head { kinds, slot_count, digest }).is_some() {
+        let highest = match self.version {
+            VERSION_BEFORE => self.store.head.rec,
+            _ => Rec(from.u64()?),
+        };
+        if self.head.replace(Head { kinds, slot_count, digest, highest }).is_some() {
             return Some(Err(self.entry("a second head")));
         }
         let (mut last, mut ended) = (None, Vec::new());
@@ -249,11 +264,6 @@ impl Restore {
         store.count_bytes(0, row.len());
         let slot = store.metas.push(meta);
         self.order.push((meta.change_id, meta.standing == SlotState::Leave, slot));
-        self.rec_min = self.rec_min.min(meta.change_id.rec.0);
-        self.rec_max = self.rec_max.max(meta.change_id.rec.0);
-        if self.rec_max - self.rec_min > REC_SPAN_MAX {
-            return Err(self.entry("a record number"));
-        }
         Ok(())
     }
 
@@ -307,6 +317,20 @@ impl Restore {
         Ok(self.store)
     }
 
+    /// Makes a slot its record's latest entry. An earlier one can only be an end that keeps its
+    /// place.
+    fn link_record(&mut self, slot: u32, rec: Rec) -> Result<(), RestoreError> {
+        let Some(earlier) = self.store.records.get(rec) else {
+            self.store.records.insert(rec, slot);
+            return Ok(());
+        };
+        if !self.store.metas.get(earlier).is_waiting() {
+            return Err(self.entry("two slots of one record"));
+        }
+        self.store.records.replace(rec, slot);
+        Ok(())
+    }
+
     /// Enters the slots in their rings, in the order of their places.
     fn link(&mut self) -> Result<(), RestoreError> {
         let mut order = core::mem::take(&mut self.order);
@@ -320,20 +344,14 @@ impl Restore {
             before = Some((change_id, is_mark));
             let meta = *self.store.metas.get(slot);
             if !is_mark {
-                if self.store.records.get(change_id.rec).is_some() {
-                    return Err(self.entry("two slots of one record"));
-                }
-                self.store.records.insert(Rec(change_id.rec.0), slot);
+                self.link_record(slot, change_id.rec)?;
             }
             self.store.index.insert(slot, change_id, &meta.keys, meta.hash);
             self.store.count_in(slot);
         }
-        // A store that began in the middle may hold old records only.
-        let last_rec = self.store.head.rec;
-        if last_rec.0.saturating_sub(self.rec_min) <= REC_SPAN_MAX {
-            self.store.records.reach(last_rec);
-        }
-        let kinds = self.head.as_ref().expect("a complete one has a head").kinds;
+        let Head { kinds, highest, .. } = self.head.take().expect("a complete one has a head");
+        // The records with the highest numbers may be gone.
+        self.store.records.reach(highest);
         for (kind, value, floor) in core::mem::take(&mut self.floors) {
             // The original has no floor for a key of which it had no ring.
             if kinds >> kind as u8 & 1 == 1 {

@@ -111,6 +111,9 @@ pub enum BatchOutcome {
 pub(crate) enum Resend {
     /// None is under way.
     None,
+    /// The changes after this place are void, and the ends among them become tombstones before it
+    /// is due.
+    Voiding(ChangeId),
     /// The next batch begins it.
     Due,
     /// It runs: records at or before this place that do not come again are deleted at its end.
@@ -235,7 +238,17 @@ impl SourceStream {
     /// True when [`SourceStream::sweep`] must be called before the next batch is offered.
     #[must_use]
     pub fn is_sweeping(&self) -> bool {
-        matches!(self.resend, Resend::Sweeping { .. })
+        matches!(self.resend, Resend::Sweeping { .. }) || self.is_voiding()
+    }
+
+    /// True when the store may still have ends of orders that are void: no reader gets a page.
+    #[must_use]
+    pub fn is_voiding(&self) -> bool {
+        matches!(self.resend, Resend::Voiding(_))
+    }
+
+    fn is_due(&self) -> bool {
+        matches!(self.resend, Resend::Voiding(_) | Resend::Due)
     }
 
     /// Returns the store's head before the full resend whose end is being swept.
@@ -243,7 +256,7 @@ impl SourceStream {
     pub fn swept_before(&self) -> Option<ChangeId> {
         match self.resend {
             Resend::Sweeping { before, .. } => Some(before),
-            Resend::None | Resend::Due | Resend::Running(_) => None,
+            Resend::None | Resend::Voiding(_) | Resend::Due | Resend::Running(_) => None,
         }
     }
 
@@ -279,7 +292,7 @@ impl SourceStream {
             self.next = BatchNo(1);
             self.partial = 0;
             self.resend = match open.full_resend {
-                Switch::On => Resend::Due,
+                Switch::On => self.due_after(valid_to, store),
                 Switch::Off => Resend::None,
             };
         }
@@ -315,7 +328,7 @@ impl SourceStream {
             return Err(Reason::EpochWentBack);
         }
         if open.epoch == self.epoch {
-            let fits = !is_full || self.resend == Resend::Due;
+            let fits = !is_full || self.is_due();
             return if fits { Ok(()) } else { Err(Reason::ResendNeedsEpoch) };
         }
         let is_known = open.valid_epoch == self.epoch;
@@ -330,6 +343,15 @@ impl SourceStream {
             return Err(Reason::ResendNeeded);
         }
         Ok(())
+    }
+
+    /// Returns the state before a full resend that replaces the changes after `valid_to`.
+    fn due_after(&self, valid_to: ChangeId, store: &OrderStore) -> Resend {
+        let valid_to = match self.resend {
+            Resend::Voiding(after) => after.min(valid_to),
+            _ => valid_to,
+        };
+        if valid_to < store.head() { Resend::Voiding(valid_to) } else { Resend::Due }
     }
 
     /// Returns the last valid place of the store's epoch; the start if the opening gives it for
@@ -561,9 +583,24 @@ impl SourceStream {
         }
     }
 
-    /// Continues the end of a full resend: checks at most `steps_max` records and deletes those
-    /// that did not come again. Returns the acknowledgement once all are checked.
+    /// Continues the work before or after a full resend, for at most `steps_max` records. Before
+    /// it, makes tombstones of ends that are void; after it, deletes the records that did not come
+    /// again. Returns the acknowledgement of the resend once all are checked.
+    ///
+    /// ```text
+    /// a record that did not come again | after the resend
+    /// ---------------------------------+------------------------------------------------------
+    /// live                             | a tombstone behind the resend
+    /// ended, its end is valid          | its end, and a tombstone behind the resend
+    /// ended, its end is void           | a tombstone at its end, before any reader is told of
+    ///                                  | the epoch
+    /// ```
     pub fn sweep(&mut self, steps_max: u32, store: &mut OrderStore) -> Option<SourceAck> {
+        if let Resend::Voiding(after) = self.resend {
+            let rest = store.void_ends_after(after, steps_max);
+            self.resend = rest.map_or(Resend::Due, Resend::Voiding);
+            return None;
+        }
         let Resend::Sweeping { before, seq, mut cursor } = self.resend else { return None };
         for _ in 0..steps_max {
             let Some((rec, change_id, is_gone)) = store.next_record(cursor) else {

@@ -209,6 +209,21 @@ fn a_new_reader_of_live_orders_gets_those_alone_and_then_the_ends_of_what_it_saw
 }
 
 #[test]
+fn a_reader_of_live_orders_gets_the_end_of_one_that_a_store_behind_its_first_told() {
+    let (mut ahead, mut behind) = (Rig::with_orders(3), Rig::with_orders(3));
+    ahead.say(2, OrdStatus::Filled);
+    ahead.say(3, OrdStatus::PartiallyFilled);
+    let live = FetchOrders { rows_max: 1, rows_min: 0, live_only: Switch::On, ..fetch() };
+    let token = ahead.fetch(&live, &[]).token;
+    let answer = behind.fetch(&live, &token);
+    assert_eq!((answer.rows[0].rec, answer.rows[0].ord_status), (Rec(2), OrdStatus::New));
+    behind.say(2, OrdStatus::Filled);
+    let rows = behind.fetch(&FetchOrders { rows_max: 9, ..live }, &answer.token).rows;
+    let rows: Vec<_> = rows.iter().map(|row| (row.rec.0, row.ord_status.is_live())).collect();
+    assert_eq!(rows, [(3, true), (2, false)]);
+}
+
+#[test]
 fn a_parked_reader_is_answered_when_something_comes_and_not_before() {
     let mut rig = Rig::with_orders(3);
     let token = rig.fetch(&fetch(), &[]).token;

@@ -757,6 +757,22 @@ fn the_end_of_an_order_that_was_live_when_a_store_began_late_reaches_who_was_at_
 }
 
 #[test]
+fn a_change_of_an_order_that_was_discarded_reaches_readers_of_live_orders() {
+    let live_only = Filter { live_only: true, ..Filter::ALL };
+    let retention = Retention { count_max: 1, ..Retention::ALL };
+    let mut store = OrderStore::new(StoreConfig { retention, ..CONFIG });
+    (1..4).for_each(|rec| say(&mut store, rec, rec, 1, OrdStatus::New));
+    say(&mut store, 4, 1, 1, OrdStatus::Canceled);
+    say(&mut store, 5, 2, 1, OrdStatus::Canceled);
+    assert_eq!(store.floor(), change_id(4, 1), "the first is discarded");
+    // A reader from a store that had the end of order 1 at a later place may have it live.
+    say(&mut store, 6, 1, 1, OrdStatus::Filled);
+    assert_eq!(page(&store, change_id(5, 2), &live_only, WIDE).0, [(6, 1)]);
+    say(&mut store, 7, 4, 1, OrdStatus::Filled);
+    assert_eq!(page(&store, change_id(6, 1), &live_only, WIDE).0, [], "nobody had it live");
+}
+
+#[test]
 fn record_numbers_go_on_far_behind_the_live_orders_of_a_store_that_began_late() {
     let mut store = OrderStore::new(CONFIG);
     let (old, last) = (3, 1 << 30);
@@ -769,5 +785,44 @@ fn record_numbers_go_on_far_behind_the_live_orders_of_a_store_that_began_late() 
     for store in [&mut store, &mut restored] {
         say(store, 51, last + 1, 1, OrdStatus::New);
         assert_eq!(store.live_count(), 2);
+    }
+}
+
+fn snapshot_and_back(store: &mut OrderStore) -> OrderStore {
+    let mut bytes = Vec::new();
+    store.begin_snapshot();
+    while store.snapshot_chunk(1 << 16, &mut bytes) == Ok(ChunkOutcome::More) {}
+    OrderStore::restore(CONFIG, &bytes).unwrap()
+}
+
+/// The records with the highest numbers are gone, and the last change is an old record's.
+#[test]
+fn a_snapshot_remembers_how_far_record_numbers_had_come() {
+    const JUMP: u64 = 1 << 24;
+    let retention = Retention { count_max: 1, ..Retention::ALL };
+    let mut store = OrderStore::new(StoreConfig { retention, ..CONFIG });
+    say(&mut store, 1, 1, 1, OrdStatus::New);
+    (1..5).for_each(|at| say(&mut store, 1 + at, at * JUMP, 1, OrdStatus::Filled));
+    say(&mut store, 6, 2, 1, OrdStatus::Filled);
+    say(&mut store, 7, 1, 1, OrdStatus::PartiallyFilled);
+    let mut restored = snapshot_and_back(&mut store);
+    for store in [&mut store, &mut restored] {
+        say(store, 8, 5 * JUMP, 1, OrdStatus::New);
+        let far = block(9, 12 * JUMP, keys(1, 1, 1), OrdStatus::New);
+        let refused = IngestError::RecJump(Rec(12 * JUMP));
+        assert_eq!(store.ingest_row(&far, &[]), Err(refused));
+    }
+}
+
+/// Each number is a lawful jump above the one before.
+#[test]
+fn a_snapshot_of_records_spread_over_all_numbers_can_be_read() {
+    let mut store = OrderStore::new(CONFIG);
+    (0..5_000).for_each(|at| say(&mut store, at + 1, 1 + (at << 25), 1, OrdStatus::New));
+    let restored = snapshot_and_back(&mut store);
+    assert_eq!(restored.live_count(), 5_000);
+    assert!(restored.memory().records < 5_000 * 17_000, "{}", restored.memory().records);
+    for store in [&store, &restored] {
+        assert!((0..5_000).all(|at| store.get(Rec(1 + (at << 25))).is_some()));
     }
 }

@@ -337,7 +337,7 @@ impl DeliveryAgent {
         };
         let (mut page_count, mut row_count, mut parked) = (0, 0, 0);
         self.has_more = false;
-        for desk in self.source_stores.desks() {
+        for desk in self.source_stores.serving_desks() {
             let polled = desk.poll(now, &mut sink);
             page_count += polled.page_count;
             row_count += u64::from(polled.row_count);

@@ -23,6 +23,8 @@ pub mod reader_list;
 mod reader_lister;
 pub mod replica;
 pub mod router;
+#[cfg(test)]
+mod simulated_core;
 pub mod stores;
 pub mod token_keys;
 pub mod waiting_queries;

@@ -11,9 +11,11 @@ use std::collections::BTreeMap;
 
 use weir_delivery::replay::ReplayError;
 use weir_delivery::stream::{BatchOutcome, GAP_INTERVAL, SourceStream};
-use weir_delivery::{Filter, OrderStore};
-use weir_types::{BatchNo, ChangeId, Epoch, Nanos, OrderId, PartitionId, Reason, Rec, Seq, Switch};
-use weir_wire::delivery::RowFlags;
+use weir_delivery::{Filter, OrderStore, PageLimits, Selection};
+use weir_types::{
+    BatchNo, ChangeId, Epoch, Nanos, OrdStatus, OrderId, PartitionId, Reason, Rec, Seq, Switch,
+};
+use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::ingest::{BatchFlags, OpenSource, SourceBatch};
 
 use crate::core::{Record, SOURCE, rows_of};
@@ -130,6 +132,11 @@ fn a_streams_state_reads_back_and_no_other_bytes_do() {
     states.push(state_of(&stream));
     let _ = offer(&mut stream, &mut store, 2, 2, BatchFlags::RESEND_END, &[record(9, 2)]);
     assert!(stream.is_sweeping());
+    states.push(state_of(&stream));
+    let (mut stream, mut store) = opened();
+    let _ = offer(&mut stream, &mut store, 2, 1, BatchFlags::default(), &[record(9, 1)]);
+    let _ = stream.open(&open, 1, &mut store).expect("a later epoch");
+    assert!(stream.is_voiding());
     states.push(state_of(&stream));
     for state in &states {
         let back = SourceStream::from_state(SOURCE, WINDOW, state).expect("its own bytes");
@@ -291,6 +298,7 @@ fn what_a_full_resend_leaves_out_is_gone_and_tokens_beyond_the_valid_place_are_r
     let valid = ChangeId::new(Seq(3), Rec(2));
     let answer = stream.open(&open_of(2, valid, Switch::On), 1, &mut store).unwrap();
     assert_eq!((answer.next_batch_no, answer.head_seq.0), (BatchNo(1), 7));
+    assert_eq!((stream.sweep(9, &mut store), stream.is_sweeping()), (None, false));
     let _ = offer(&mut stream, &mut store, 1, 2, BatchFlags::RESEND_BEGIN, &[record(8, 1)]);
     assert!(!stream.is_whole());
     assert!(store.get(Rec(2)).is_some(), "what is not there yet may still come");
@@ -306,6 +314,78 @@ fn what_a_full_resend_leaves_out_is_gone_and_tokens_beyond_the_valid_place_are_r
     // The end of the resend has taken the next `seq`, whether anything was deleted or not.
     let taken = offer(&mut stream, &mut store, 3, 2, plain, &[record(9, 5)]);
     assert_eq!(refusal(taken), (Reason::PlaceWentBack, 3, 1));
+}
+
+fn ended(seq: u64, rec: u64) -> Record {
+    let mut record = record(seq, rec);
+    record.row.ord_status = OrdStatus::Filled;
+    record
+}
+
+/// Returns a store's rows after a place: `seq`, `rec` and whether it is a tombstone.
+fn told(store: &OrderStore, after: ChangeId) -> Vec<(u64, u64, bool)> {
+    let limits = PageLimits { rows_max: 100, bytes_max: 1 << 20, scan_max: 100 };
+    let mut selection = Selection::default();
+    let _ = store.select(after, &Filter::ALL, &limits, &mut selection);
+    let row = |row: &OrderRow| (row.seq.0, row.rec.0, row.flags == RowFlags::TOMBSTONE);
+    store.rows(&selection).iter().map(row).collect()
+}
+
+/// Each record is left out by the resend: 1 is live, 2 ended, 3 ended after the valid place.
+#[test]
+fn the_end_of_an_order_keeps_its_place_beside_a_tombstone() {
+    let (mut stream, mut store) = opened();
+    let rows = [record(3, 1), record(3, 2), record(3, 3), ended(4, 2), ended(5, 3)];
+    let _ = offer(&mut stream, &mut store, 2, 1, BatchFlags::default(), &rows);
+    let valid = ChangeId::new(Seq(4), Rec(2));
+    let _ = stream.open(&open_of(2, valid, Switch::On), 1, &mut store).unwrap();
+    assert!(stream.is_voiding());
+    assert_eq!((stream.sweep(1, &mut store), stream.is_sweeping()), (None, false));
+    assert_eq!(told(&store, ChangeId::START), [(3, 1, false), (4, 2, false), (5, 3, true)]);
+    let both = BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END);
+    let _ = offer(&mut stream, &mut store, 1, 2, both, &[record(6, 4)]);
+    assert!(stream.sweep(9, &mut store).is_some());
+    let end = [(4, 2, false), (5, 3, true), (6, 4, false), (7, 1, true), (7, 2, true)];
+    assert_eq!(told(&store, ChangeId::START), end);
+    assert_eq!((store.live_count(), store.ended_count()), (1, 4));
+    // A deletion by the core is told in the same way, and a second one not at all.
+    let tombstone = |seq| {
+        let mut tombstone = record(seq, 4);
+        tombstone.row.flags = RowFlags::TOMBSTONE;
+        tombstone
+    };
+    let rows = [ended(8, 4), tombstone(9), tombstone(10)];
+    let _ = offer(&mut stream, &mut store, 2, 2, BatchFlags::default(), &rows);
+    let after = ChangeId::new(Seq(7), Rec(2));
+    assert_eq!(told(&store, after), [(8, 4, false), (9, 4, true)]);
+    assert_eq!(store.head(), ChangeId::new(Seq(10), Rec(4)));
+}
+
+/// A state from before ends of orders became void has no valid place: each end counts as void.
+#[test]
+fn voiding_goes_on_from_the_state_of_a_stream() {
+    let rows: Vec<Record> = (1..6).map(|rec| record(3, rec)).collect();
+    let ends: Vec<Record> = (1..6).map(|rec| ended(4, rec)).collect();
+    let (mut stream, mut store) = opened();
+    let _ = offer(&mut stream, &mut store, 2, 1, BatchFlags::default(), &rows);
+    let _ = offer(&mut stream, &mut store, 3, 1, BatchFlags::default(), &ends);
+    let valid = ChangeId::new(Seq(4), Rec(2));
+    let _ = stream.open(&open_of(2, valid, Switch::On), 1, &mut store).unwrap();
+    assert_eq!(stream.sweep(1, &mut store), None);
+    assert!(stream.is_voiding(), "one of three is looked at");
+    let mut state = Vec::new();
+    stream.put_state(&mut state);
+    for (has_place, want) in [(true, [false, false, true, true, true]), (false, [true; 5])] {
+        let (mut state, mut store) = (state.clone(), store.clone());
+        if !has_place {
+            state[18..34].fill(0);
+        }
+        let mut stream = SourceStream::from_state(SOURCE, WINDOW, &state).unwrap();
+        let _ = stream.end_replay(&mut store);
+        assert!(!stream.is_sweeping());
+        let told: Vec<bool> = told(&store, ChangeId::START).iter().map(|row| row.2).collect();
+        assert_eq!(told, want);
+    }
 }
 
 #[test]

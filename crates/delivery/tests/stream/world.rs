@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_delivery::stream::{BatchOutcome, GAP_INTERVAL, SourceStream, Window};
 use weir_delivery::{Filter, OrderStore, PageLimits, Selection, StoreConfig};
-use weir_types::{BatchNo, ChangeId, Epoch, FirmId, Nanos, Reason, Rec, SessionId};
+use weir_types::{BatchNo, ChangeId, Epoch, FirmId, Nanos, Reason, Rec, SessionId, Switch};
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::ingest::{
     BatchFlags, OpenSource, SourceAck, SourceBatch, SourceGap, SourceOpened, SourceReject,
@@ -151,12 +151,26 @@ impl World {
         match message {
             ToStore::Gone => self.stream.close(from),
             ToStore::Open(open) => {
+                let before = self.stream.epoch();
                 let answer = self.stream.open(&open, from, &mut self.store);
+                if self.stream.epoch() > before && open.full_resend == Switch::On {
+                    let is_known = open.valid_epoch == before;
+                    let valid_to = ChangeId::new(open.valid_seq, open.valid_rec);
+                    self.void_ends(if is_known { valid_to } else { ChangeId::START });
+                }
                 let answer = answer.map_or_else(ToCore::Reject, ToCore::Opened);
                 self.to_core.push_back((from, answer));
             }
             ToStore::Batch(number, epoch, batch) => self.offer(from, number, epoch, &batch),
         }
+    }
+
+    /// Removes the orders from the model whose end is void: the core sends them again, or not.
+    /// The store tells their tombstones at those places.
+    fn void_ends(&mut self, valid_to: ChangeId) {
+        self.model.records.retain(|_, Record { row, .. }| {
+            row.ord_status.is_live() || ChangeId::new(row.seq, row.rec) <= valid_to
+        });
     }
 
     fn take_to_store(&mut self) -> Option<(u64, ToStore)> {

@@ -31,9 +31,10 @@ impl SourceStore {
     }
 
     /// True while the store is the engine's live orders of an epoch that has not begun: a start
-    /// that fails before leaves nothing of it in the files of the epoch so far.
+    /// that fails before leaves nothing of it in the files of the epoch so far. And true while the
+    /// store has void ends of orders.
     fn waits_for_epoch(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| own.waits_for_epoch)
+        self.own.as_ref().is_some_and(|own| own.waits_for_epoch) || self.stream.is_voiding()
     }
 
     /// Reports that the source began an epoch.

@@ -169,11 +169,12 @@ impl SourceStore {
     }
 
     /// Returns true when a request must wait: the log has no room, too much waits for a commit, or
-    /// the end of a full resend is under way.
+    /// the end of a full resend is under way. A start or a replica completes that before the next
+    /// entry, so an opening may not end it early here.
     fn must_wait(&self, what: &StoreRequest) -> bool {
         let has_room = self.journal.as_ref().is_none_or(Journal::has_room);
-        let is_batch = matches!(what, StoreRequest::Batch(_));
-        !has_room || self.held.len() >= HELD_MAX || is_batch && self.stream.is_sweeping()
+        let is_entry = matches!(what, StoreRequest::Batch(_) | StoreRequest::Open(_));
+        !has_room || self.held.len() >= HELD_MAX || is_entry && self.stream.is_sweeping()
     }
 
     /// Returns the position of the newest ingested entry.

@@ -70,6 +70,14 @@ impl SourceStores {
         self.source_stores.iter_mut().map(|source_store| &mut source_store.desk)
     }
 
+    /// Returns the readers' desks that may serve pages now.
+    pub fn serving_desks(&mut self) -> impl Iterator<Item = &mut Desk> {
+        let source_stores = self.source_stores.iter_mut();
+        source_stores
+            .filter(|source_store| !source_store.stream.is_voiding())
+            .map(|source_store| &mut source_store.desk)
+    }
+
     /// Returns all readers' desks, read-only.
     pub fn desks_ref(&self) -> impl ExactSizeIterator<Item = &Desk> {
         self.source_stores.iter().map(|source_store| &source_store.desk)

@@ -5,32 +5,17 @@
 //! A loss takes no opening and no batch of a full resend: a reader may have seen rows that its end
 //! discarded, and a store that replays it has less to discard.
 
-use std::collections::VecDeque;
 use weir_types::ChangeId;
 
 use weir_delivery::ChunkOutcome;
 use weir_delivery::stream::{SourceStream, Window};
-use weir_wire::dialogue::put_source_batch;
-use weir_wire::frame::put_frame;
-use weir_wire::ingest::{BatchFlags, OpenSource, SourceBatch};
 
 use super::*;
 use crate::cold::sources::BroughtStore;
+use crate::simulated_core::{Claims, SimulatedCore, frame_of};
 use crate::stores::journal;
 
 const WINDOW: Window = Window { batches: 256, bytes: 4 << 20 };
-const SESSION: SessionId = SessionId(1);
-/// Above all records that a test creates.
-const LAST_REC: Rec = Rec(1 << 40);
-
-/// The core's knowledge of its orders.
-#[derive(Clone, Default)]
-struct Core {
-    records: BTreeMap<Rec, OrderRow>,
-    forgotten: BTreeSet<Rec>,
-    seq: u64,
-    rec: u64,
-}
 
 /// A snapshot of the store with the number of log entries in it, and its floor.
 struct Taken {
@@ -47,11 +32,7 @@ struct Venue {
     synced: usize,
     snapshot: Option<Taken>,
     begun: Option<Taken>,
-    core: Core,
-    remembered: Core,
-    epoch: u32,
-    /// Batches that the core has yet to send.
-    outbox: VecDeque<(BatchFlags, Vec<OrderRow>)>,
+    core: SimulatedCore,
     /// True when changes were disowned or lost, so that files may have to begin anew.
     has_lost: bool,
 }
@@ -123,10 +104,7 @@ impl Venue {
             synced: 0,
             snapshot: None,
             begun: None,
-            core: Core::default(),
-            remembered: Core::default(),
-            epoch: 0,
-            outbox: VecDeque::new(),
+            core: SimulatedCore::default(),
             has_lost: false,
         };
         venue.begin_epoch(ChangeId::START, Switch::On);
@@ -140,11 +118,15 @@ impl Venue {
     /// Ingests the next entry, and appends it to the log.
     fn take(&mut self, entry: Vec<u8>) {
         self.tend(u32::MAX);
+        self.world.history.clone_from(&self.core.history);
         let store = self.world.desk.store_mut();
         let before = self.stream.epoch();
         self.stream.replay(&entry, store).expect("the core says what fits");
         if self.stream.epoch() != before {
             self.world.sender.on_epoch(store);
+        }
+        while self.stream.is_voiding() {
+            self.tend(2);
         }
         self.log.push(entry);
         self.world.feed();
@@ -159,61 +141,22 @@ impl Venue {
         }
     }
 
-    fn batch(&mut self, flags: BatchFlags, rows: &[OrderRow]) {
-        self.tend(u32::MAX);
-        let head = SourceBatch {
-            batch_no: self.stream.next_batch_no(),
-            sending_time: Nanos(1),
-            session_id: SESSION,
-            epoch: Epoch(self.epoch),
-            source_id: SOURCE,
-            flags,
-        };
-        let mut entry = Vec::new();
-        put_source_batch(&head, rows.iter().map(|row| (*row, &[][..])), &mut entry);
-        self.take(entry);
-    }
-
     fn begin_epoch(&mut self, valid_to: ChangeId, full_resend: Switch) {
-        let open = OpenSource {
-            valid_seq: valid_to.seq,
-            valid_rec: valid_to.rec,
-            session_id: SESSION,
-            epoch: Epoch(self.epoch + 1),
-            valid_epoch: Epoch(self.epoch),
-            source_id: SOURCE,
-            full_resend,
-        };
-        self.epoch += 1;
-        let mut entry = Vec::new();
-        put_frame(&open, &mut entry);
-        self.take(entry);
+        let open = self.core.next_epoch(valid_to, full_resend);
+        self.take(frame_of(&open));
         self.synced = self.log.len();
     }
 
     /// Begins a full resend with at most `rows_max` orders per batch.
     fn resend(&mut self, rows_max: usize) {
-        let seq = self.core.seq.max(self.world.desk.store().head().seq.0) + 1;
-        self.core.records.values_mut().for_each(|row| row.seq = Seq(seq));
-        let rows: Vec<OrderRow> = self.core.records.values().copied().collect();
-        self.world.history.extend(&rows);
-        // The resend's end takes a number too.
-        self.core.seq = seq + 1;
-        let mut batches: VecDeque<_> =
-            rows.chunks(rows_max).map(|rows| (BatchFlags::default(), rows.to_vec())).collect();
-        if batches.is_empty() {
-            batches.push_back((BatchFlags::default(), Vec::new()));
-        }
-        let (first, last) = (0, batches.len() - 1);
-        batches[first].0 = batches[first].0.with(BatchFlags::RESEND_BEGIN);
-        batches[last].0 = batches[last].0.with(BatchFlags::RESEND_END);
-        self.outbox = batches;
+        let complete_to = self.world.desk.store().complete_to();
+        self.core.prepare_resend(complete_to, rows_max);
     }
 
     fn send_one(&mut self) {
-        match self.outbox.pop_front() {
-            Some((flags, rows)) => {
-                self.batch(flags, &rows);
+        match self.core.next_batch() {
+            Some(batch) => {
+                self.take(batch);
                 self.synced = self.log.len();
             }
             None => self.tend(2),
@@ -222,57 +165,49 @@ impl Venue {
 
     /// Sends all remaining batches and ingests them.
     fn flush(&mut self) {
-        while !self.outbox.is_empty() {
+        while self.core.has_more() {
             self.send_one();
         }
         self.tend(u32::MAX);
         self.world.feed();
     }
 
-    fn say(&mut self, rec: u64, firm: u32, status: OrdStatus) {
-        self.flush();
-        self.core.seq += 1;
-        let row = row(self.core.seq, rec, firm, status);
-        self.core.records.insert(row.rec, row);
-        self.world.history.push(row);
-        self.batch(BatchFlags::default(), &[row]);
-    }
-
     fn insert(&mut self, firm: u32) {
-        self.core.rec += 1;
-        self.say(self.core.rec, firm, OrdStatus::New);
+        self.flush();
+        let batch = self.core.insert(firm);
+        self.take(batch);
     }
 
-    fn change(&mut self, pick: usize, firm: u32, ends: bool) {
-        let live = self.core.records.values().filter(|row| row.ord_status.is_live());
-        let live: Vec<u64> = live.map(|row| row.rec.0).collect();
-        if !live.is_empty() {
-            let status = if ends { OrdStatus::Canceled } else { OrdStatus::New };
-            self.say(live[pick % live.len()], firm, status);
-        }
+    /// Changes one of the orders that are live, or of those that have ended.
+    fn change(&mut self, pick: usize, is_live: bool, firm: u32, ends: bool) {
+        self.flush();
+        let batch = self.core.change(pick, is_live, firm, ends);
+        batch.into_iter().for_each(|batch| self.take(batch));
+    }
+
+    fn delete(&mut self, pick: usize) {
+        self.flush();
+        let batch = self.core.delete(pick);
+        batch.into_iter().for_each(|batch| self.take(batch));
     }
 
     /// Drops the core's ended orders: a full resend does not include them.
     fn forget(&mut self) {
         self.flush();
-        let Core { records, forgotten, .. } = &mut self.core;
-        records.retain(|rec, row| {
-            let is_live = row.ord_status.is_live();
-            if !is_live {
-                forgotten.insert(*rec);
-            }
-            is_live
-        });
-        self.world.forgotten = forgotten.clone();
+        self.core.forget();
+        self.note_forgotten();
+    }
+
+    fn note_forgotten(&mut self) {
+        let recs = self.core.history.iter().map(|row| row.rec);
+        self.world.forgotten = recs.filter(|rec| self.core.has_forgotten(*rec)).collect();
     }
 
     /// Resets the core to its remembered state, which continues in a new epoch.
     fn fall_back(&mut self, rows_max: usize, is_asked: bool) {
         self.flush();
-        self.core = self.remembered.clone();
-        self.world.forgotten = self.core.forgotten.clone();
-        let valid_to = ChangeId::new(Seq(self.core.seq), LAST_REC);
-        self.world.history.retain(|row| row.seq <= valid_to.seq);
+        let valid_to = self.core.fall_back(Claims::WholeSeq);
+        self.note_forgotten();
         let has_lost = valid_to < self.world.desk.store().head();
         self.has_lost |= has_lost;
         if has_lost || is_asked {
@@ -281,7 +216,7 @@ impl Venue {
         } else {
             self.begin_epoch(valid_to, Switch::Off);
         }
-        self.remembered = self.core.clone();
+        self.core.remember();
     }
 
     fn begin_snapshot(&mut self) {
@@ -331,12 +266,14 @@ impl Venue {
     fn step(&mut self, step: Op, readers: &mut [Reader; 4]) {
         match step {
             Op::Insert(firm) => self.insert(firm),
-            Op::Change(pick, firm, ends) => self.change(pick, firm, ends),
+            Op::Change(pick, firm, ends) => self.change(pick, true, firm, ends),
+            Op::Amend(pick, firm, ends) => self.change(pick, false, firm, ends),
+            Op::Delete(pick) => self.delete(pick),
             Op::Send => self.send_one(),
             Op::Forget => self.forget(),
             Op::Remember => {
                 self.flush();
-                self.remembered = self.core.clone();
+                self.core.remember();
             }
             Op::FallBack(rows_max, is_asked) => self.fall_back(rows_max, is_asked),
             Op::Work => self.work(),
@@ -366,6 +303,9 @@ impl Venue {
 enum Op {
     Insert(u32),
     Change(usize, u32, bool),
+    /// An order that had ended changes, and may be live again.
+    Amend(usize, u32, bool),
+    Delete(usize),
     Send,
     Forget,
     Remember,
@@ -382,6 +322,9 @@ fn any_step() -> impl Strategy<Value = Op> {
         12 => (1..4u32).prop_map(Op::Insert),
         20 => (0..1_000_000usize, 1..4u32, prop::bool::weighted(0.5))
             .prop_map(|(pick, firm, ends)| Op::Change(pick, firm, ends)),
+        2 => (0..1_000_000usize, 1..4u32, any::<bool>())
+            .prop_map(|(pick, firm, ends)| Op::Amend(pick, firm, ends)),
+        2 => (0..1_000_000usize).prop_map(Op::Delete),
         4 => Just(Op::Send),
         1 => Just(Op::Forget),
         3 => Just(Op::Remember),
@@ -453,7 +396,7 @@ pub(super) fn a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files() 
     venue.work();
     for at in 0..4 {
         venue.insert(1);
-        venue.change(at, 1, true);
+        venue.change(at, true, 1, true);
     }
     assert!(venue.world.desk.store().floor() > ChangeId::START);
     venue.synced = venue.log.len();

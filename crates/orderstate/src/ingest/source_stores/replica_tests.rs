@@ -1,12 +1,9 @@
 //! A source and a replica with other limits, both of which are killed now and then, and readers
-//! that move between them with their tokens. The core opens epochs that disown changes, and sends
-//! all again batch by batch. In the end both nodes have the same orders, and each reader is ONLINE
-//! at both with the current rows.
-//!
-//! One thing is not checked: an ended order that a full resend leaves out may stay with a reader
-//! that moves while it catches up, to a node that had discarded the order and so has no tombstone.
+//! that move between them with their tokens, or wait at one of them. The core deletes orders, opens
+//! epochs that disown changes, and sends all again batch by batch. In the end both nodes have the
+//! same orders, and each reader is ONLINE at both with the current rows of its filter.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use weir_delivery::stream::SourceStream;
@@ -16,44 +13,36 @@ use weir_delivery::{
 };
 use weir_runtime::Wake;
 use weir_types::{
-    AccountId, BatchNo, ChangeId, Epoch, FirmId, InstrumentId, OrdStatus, PartitionId, Position,
-    Reason, Rec, Seq, SessionId, Switch,
+    AccountId, ChangeId, Epoch, FirmId, InstrumentId, OrdStatus, PartitionId, Position, Reason,
+    Rec, Seq, SessionId, Switch,
 };
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags, RowFlags};
-use weir_wire::dialogue::{NodeMessage, put_source_batch};
-use weir_wire::frame::{RawMessage, put_frame};
-use weir_wire::ingest::{BatchFlags, OpenSource};
+use weir_wire::dialogue::NodeMessage;
+use weir_wire::frame::RawMessage;
 use weir_wire::replica::{FollowSource, FollowState, snapshot_chunk_of};
 
 use super::*;
-use crate::cold::row_of;
 use crate::ingest::followers::History;
 use crate::ingest::handoff::StorePort;
 use crate::ingest::ingest_to_store;
 use crate::replica::{FollowPort, Update, UpdateData, UpdateTicket, follow_to_store};
+use crate::simulated_core::{Claims, SESSION, SOURCE, SimulatedCore, frame_of};
 use crate::stores::tail::EntryTail;
 use crate::stores::{WINDOW, journal};
 
-const SOURCE: PartitionId = PartitionId(1);
-const SESSION: SessionId = SessionId(1);
 /// The history of the source's log, which a kill does not end.
 const HISTORY: History = History { high: 7, low: 1 };
-/// Above all records that a test creates.
-const LAST_REC: Rec = Rec(1 << 40);
 /// A step of time longer than a replica's request waits.
 const STEP: u64 = 300_000_000;
 
-/// The core's knowledge of its orders.
-#[derive(Clone, Default)]
-struct Core {
-    records: BTreeMap<Rec, OrderRow>,
-    forgotten: BTreeSet<Rec>,
-    seq: u64,
-    rec: u64,
-}
-
 /// A reader and its received rows.
 struct Reader {
+    /// Its connection.
+    number: u64,
+    firm_id: FirmId,
+    live_only: bool,
+    /// True when a fetch of it waits at the replica, false at the source.
+    waits_at_replica: Option<bool>,
     token: Vec<u8>,
     mirror: BTreeMap<Rec, OrderRow>,
     /// Later changes must be sent.
@@ -66,9 +55,46 @@ struct Reader {
 }
 
 impl Reader {
-    fn new() -> Reader {
-        let (token, mirror) = (Vec::new(), BTreeMap::new());
-        Reader { token, mirror, since: 0, begins: true, resyncs: 0, epoch_resyncs: 0 }
+    /// Returns four readers with different filters.
+    fn all() -> [Reader; 4] {
+        [(1, 0, false), (2, 0, true), (3, 1, false), (4, 2, true)].map(
+            |(number, firm, live_only)| Reader {
+                number,
+                firm_id: FirmId(firm),
+                live_only,
+                waits_at_replica: None,
+                token: Vec::new(),
+                mirror: BTreeMap::new(),
+                since: 0,
+                begins: true,
+                resyncs: 0,
+                epoch_resyncs: 0,
+            },
+        )
+    }
+
+    fn fetch(&self, rows_max: u32, rows_min: u32) -> FetchOrders {
+        FetchOrders {
+            correlation_id: 1,
+            session_id: SESSION,
+            firm_id: self.firm_id,
+            account_id: AccountId::NONE,
+            instrument_id: InstrumentId::NONE,
+            rows_max,
+            rows_min,
+            bytes_max: 0,
+            wait_max_us: 0,
+            credit: 1,
+            live_only: if self.live_only { Switch::On } else { Switch::Off },
+            source_id: PartitionId::NONE,
+            min_wait_us: 0,
+            credit_rows: 0,
+            credit_bytes: 0,
+        }
+    }
+
+    fn is_of(&self, row: &OrderRow) -> bool {
+        self.firm_id.is_none() || self.firm_id == row.firm_id
     }
 
     fn take(&mut self, row: &OrderRow) {
@@ -97,12 +123,20 @@ impl Reader {
     }
 }
 
+/// A page to ask for, at the replica or at the source.
+#[derive(Clone, Copy, Debug)]
+struct PageAt {
+    at_replica: bool,
+    rows_max: u32,
+}
+
+/// The pages made for each connection.
 #[derive(Default)]
-struct Sink(Vec<u8>);
+struct Sink(BTreeMap<u64, Vec<u8>>);
 
 impl PageSink for Sink {
-    fn buffer(&mut self, _connection: u64, _session_id: SessionId) -> Option<&mut Vec<u8>> {
-        Some(&mut self.0)
+    fn buffer(&mut self, connection: u64, _session_id: SessionId) -> Option<&mut Vec<u8>> {
+        Some(self.0.entry(connection).or_default())
     }
 }
 
@@ -135,14 +169,7 @@ struct World {
     sent: Vec<Vec<u8>>,
     /// A snapshot of the source's store, with the number of entries in it.
     snapshot: Option<(usize, Vec<u8>)>,
-    /// Batches that the core has yet to send.
-    outbox: VecDeque<(BatchFlags, Vec<OrderRow>)>,
-    core: Core,
-    remembered: Core,
-    epoch: u32,
-    batch_no: u64,
-    /// All changes that were sent and not disowned.
-    history: Vec<OrderRow>,
+    core: SimulatedCore,
     /// True when a reader may have been refused for its epoch.
     has_lost: bool,
     limits: Limits,
@@ -223,12 +250,7 @@ impl World {
             follow: Follow { connection: 1_000_000, ..Follow::default() },
             sent: Vec::new(),
             snapshot: None,
-            outbox: VecDeque::new(),
-            core: Core::default(),
-            remembered: Core::default(),
-            epoch: 0,
-            batch_no: 0,
-            history: Vec::new(),
+            core: SimulatedCore::default(),
             has_lost: false,
             limits,
             now: STEP,
@@ -264,123 +286,84 @@ impl World {
         self.source.source_stores[0].tail.last().0 as usize
     }
 
-    fn opening(&self, valid_to: ChangeId, full_resend: Switch) -> OpenSource {
-        OpenSource {
-            valid_seq: valid_to.seq,
-            valid_rec: valid_to.rec,
-            session_id: SESSION,
-            epoch: Epoch(self.epoch),
-            valid_epoch: Epoch(self.epoch - 1),
-            source_id: SOURCE,
-            full_resend,
-        }
-    }
-
     fn begin_epoch(&mut self, valid_to: ChangeId, full_resend: Switch) {
-        (self.epoch, self.batch_no) = (self.epoch + 1, 0);
-        let open = self.opening(valid_to, full_resend);
-        let mut entry = Vec::new();
-        put_frame(&open, &mut entry);
-        self.sent.push(entry);
+        let open = self.core.next_epoch(valid_to, full_resend);
+        self.sent.push(frame_of(&open));
         self.ask(self.core_connection, StoreRequest::Open(open));
     }
 
-    fn batch(&mut self, flags: BatchFlags, rows: &[OrderRow]) {
-        self.batch_no += 1;
-        let head = SourceBatch {
-            batch_no: BatchNo(self.batch_no),
-            sending_time: Nanos(1),
-            session_id: SESSION,
-            epoch: Epoch(self.epoch),
-            source_id: SOURCE,
-            flags,
-        };
-        let mut entry = Vec::new();
-        put_source_batch(&head, rows.iter().map(|row| (*row, &[][..])), &mut entry);
-        self.sent.push(entry.clone());
-        self.ask(self.core_connection, StoreRequest::Batch(entry));
+    fn send(&mut self, batch: Vec<u8>) {
+        self.sent.push(batch.clone());
+        self.ask(self.core_connection, StoreRequest::Batch(batch));
     }
 
     /// Begins a full resend with at most `rows_max` orders per batch.
     fn resend(&mut self, rows_max: usize) {
-        let head = self.source.source_stores[0].desk.store().complete_to();
-        let seq = self.core.seq.max(head.seq.0) + 1;
-        self.core.records.values_mut().for_each(|row| row.seq = Seq(seq));
-        let rows: Vec<OrderRow> = self.core.records.values().copied().collect();
-        self.history.extend(&rows);
-        // The resend's end takes a number too.
-        self.core.seq = seq + 1;
-        let mut batches: VecDeque<_> =
-            rows.chunks(rows_max).map(|rows| (BatchFlags::default(), rows.to_vec())).collect();
-        if batches.is_empty() {
-            batches.push_back((BatchFlags::default(), Vec::new()));
-        }
-        let (first, last) = (0, batches.len() - 1);
-        batches[first].0 = batches[first].0.with(BatchFlags::RESEND_BEGIN);
-        batches[last].0 = batches[last].0.with(BatchFlags::RESEND_END);
-        self.outbox = batches;
+        let complete_to = self.source.source_stores[0].desk.store().complete_to();
+        self.core.prepare_resend(complete_to, rows_max);
     }
 
     fn send_one(&mut self) {
-        match self.outbox.pop_front() {
-            Some((flags, rows)) => self.batch(flags, &rows),
+        match self.core.next_batch() {
+            Some(batch) => self.send(batch),
             None => drop(self.cycle()),
+        }
+    }
+
+    fn send_rest(&mut self) {
+        while self.core.has_more() {
+            self.send_one();
         }
     }
 
     /// Sends all remaining batches and ingests them.
     fn flush(&mut self) {
-        while !self.outbox.is_empty() {
-            self.send_one();
-        }
+        self.send_rest();
         while self.taken() < self.sent.len() || self.source.source_stores[0].stream.is_sweeping() {
             self.cycle();
         }
     }
 
-    fn say(&mut self, rec: u64, firm: u32, status: OrdStatus) {
-        while !self.outbox.is_empty() {
-            self.send_one();
-        }
-        self.core.seq += 1;
-        let row = row_of(self.core.seq, rec, firm, status);
-        self.core.records.insert(row.rec, row);
-        self.history.push(row);
-        self.batch(BatchFlags::default(), &[row]);
-    }
-
     fn insert(&mut self, firm: u32) {
-        self.core.rec += 1;
-        self.say(self.core.rec, firm, OrdStatus::New);
+        self.send_rest();
+        let batch = self.core.insert(firm);
+        self.send(batch);
     }
 
+    /// Changes one of the live orders.
     fn change(&mut self, pick: usize, firm: u32, ends: bool) {
-        let live = self.core.records.values().filter(|row| row.ord_status.is_live());
-        let live: Vec<u64> = live.map(|row| row.rec.0).collect();
-        if !live.is_empty() {
-            let status = if ends { OrdStatus::Canceled } else { OrdStatus::New };
-            self.say(live[pick % live.len()], firm, status);
-        }
+        self.change_one(pick, true, firm, ends);
+    }
+
+    /// Changes one of the orders that are live, or of those that have ended.
+    fn change_one(&mut self, pick: usize, is_live: bool, firm: u32, ends: bool) {
+        self.send_rest();
+        let batch = self.core.change(pick, is_live, firm, ends);
+        batch.into_iter().for_each(|batch| self.send(batch));
+    }
+
+    /// Deletes one of the core's orders.
+    fn delete(&mut self, pick: usize) {
+        self.flush();
+        let batch = self.core.delete(pick);
+        batch.into_iter().for_each(|batch| self.send(batch));
     }
 
     /// Drops the core's ended orders: a full resend does not include them.
     fn forget(&mut self) {
         self.flush();
-        let Core { records, forgotten, .. } = &mut self.core;
-        forgotten.extend(records.values().filter(|r| !r.ord_status.is_live()).map(|row| row.rec));
-        records.retain(|_, row| row.ord_status.is_live());
+        self.core.forget();
     }
 
-    /// Resets the core to its remembered state, which continues in a new epoch. It claims all
-    /// changes of its last `seq`, or, `by_row`, those up to its last row alone.
-    fn fall_back(&mut self, rows_max: usize, is_asked: bool, by_row: bool) {
+    fn remember(&mut self) {
         self.flush();
-        self.core = self.remembered.clone();
-        let valid_to = ChangeId::new(Seq(self.core.seq), LAST_REC);
-        let rows = self.history.iter().map(|row| ChangeId::new(row.seq, row.rec));
-        let last_row = rows.filter(|at| *at <= valid_to).max();
-        let valid_to = last_row.filter(|_| by_row).unwrap_or(valid_to);
-        self.history.retain(|row| row.seq <= valid_to.seq);
+        self.core.remember();
+    }
+
+    /// Resets the core to its remembered state, which continues in a new epoch.
+    fn fall_back(&mut self, rows_max: usize, is_asked: bool, claims: Claims) {
+        self.flush();
+        let valid_to = self.core.fall_back(claims);
         let store = self.source.source_stores[0].desk.store();
         let has_lost = valid_to < store.head();
         // A full resend may also disown the tombstones of the one before.
@@ -391,7 +374,7 @@ impl World {
         } else {
             self.begin_epoch(valid_to, Switch::Off);
         }
-        self.remembered = self.core.clone();
+        self.core.remember();
     }
 
     /// Takes a snapshot of the source's store, unless a replica gets one.
@@ -432,7 +415,7 @@ impl World {
         (self.port, self.source) = new_source(store, stream, tail);
         self.lose_link();
         self.core_connection += 1;
-        let open = self.opening(ChangeId::START, Switch::Off);
+        let open = self.core.opening_again();
         self.ask(self.core_connection, StoreRequest::Open(open));
         for entry in unsent {
             self.sent.push(entry.clone());
@@ -530,62 +513,109 @@ impl World {
         panic!("the replica never catches up");
     }
 
-    /// Reads a page for a reader at the source or the replica; returns true when it is ONLINE.
-    fn read(&mut self, reader: &mut Reader, at_replica: bool, rows_max: u32) -> bool {
-        let head = self.source.source_stores[0].desk.store().head();
-        let said = self.history.last().map_or(Seq(0), |row| row.seq).max(head.seq).0;
+    /// Asks for a page at the source or the replica; false if that has no whole store.
+    fn fetch(&mut self, reader: &Reader, page: PageAt, rows_min: u32) -> bool {
+        let PageAt { at_replica, rows_max } = page;
         // A token of an epoch that the replica does not know yet is refused there.
         let epochs = [&self.source, &self.replica].map(|at| at.store_of(SOURCE).unwrap().epoch());
         self.has_lost |= at_replica && epochs[0] != epochs[1];
         let stores = if at_replica { &mut self.replica } else { &mut self.source };
         let Ok(desk) = stores.desk_of(SOURCE) else { return false };
-        let fetch = FetchOrders {
-            correlation_id: 1,
-            session_id: SESSION,
-            firm_id: FirmId::NONE,
-            account_id: AccountId::NONE,
-            instrument_id: InstrumentId::NONE,
-            rows_max,
-            rows_min: 0,
-            bytes_max: 0,
-            wait_max_us: 0,
-            credit: 1,
-            live_only: Switch::Off,
-            source_id: PartitionId::NONE,
-            min_wait_us: 0,
-            credit_rows: 0,
-            credit_bytes: 0,
-        };
         let question = Question {
-            connection: 1,
-            fetch: &fetch,
+            connection: reader.number,
+            fetch: &reader.fetch(rows_max, rows_min),
             token: &reader.token,
             min_token: &[],
             entitlement: Entitlement::all(),
         };
         assert_eq!(desk.ask(&question, Nanos(self.now)), FetchOutcome::Accepted);
+        true
+    }
+
+    /// Lets the desks that may serve make pages.
+    fn serve(&mut self) -> (BTreeMap<u64, Vec<u8>>, u64) {
+        let head = self.source.source_stores[0].desk.store().head();
+        let said = self.core.history.last().map_or(Seq(0), |row| row.seq).max(head.seq).0;
         let mut sink = Sink::default();
-        for _ in 0..10_000 {
-            self.now += STEP;
+        self.now += STEP;
+        for desk in self.source.serving_desks().chain(self.replica.serving_desks()) {
             let _ = desk.poll(Nanos(self.now), &mut sink);
-            if !sink.0.is_empty() {
-                return take_page(reader, &sink.0, said);
+        }
+        (sink.0, said)
+    }
+
+    /// Hands out the pages of readers that wait.
+    fn serve_waiting(&mut self, readers: &mut [Reader]) {
+        let (pages, said) = self.serve();
+        for (number, page) in pages {
+            let reader = &mut readers[number as usize - 1];
+            assert!(reader.waits_at_replica.take().is_some(), "reader {number} asked for nothing");
+            take_page(reader, &page, said);
+        }
+    }
+
+    /// Lets a reader wait for rows at the source or the replica.
+    fn wait(&mut self, reader: &mut Reader, page: PageAt) {
+        self.stop_waiting(reader);
+        let waits = self.fetch(reader, page, 1);
+        reader.waits_at_replica = waits.then_some(page.at_replica);
+    }
+
+    fn stop_waiting(&mut self, reader: &mut Reader) {
+        let Some(at_replica) = reader.waits_at_replica.take() else { return };
+        let stores = if at_replica { &mut self.replica } else { &mut self.source };
+        stores.desks().for_each(|desk| desk.drop_connection(reader.number));
+    }
+
+    /// Reads on for a reader at the source or the replica, which has everything, and checks the
+    /// reader's rows.
+    fn read_all(&mut self, readers: &mut [Reader], at: usize, at_replica: bool) {
+        let page = PageAt { at_replica, rows_max: 50 };
+        let is_online = (0..1_000).any(|_| self.read(readers, at, page));
+        assert!(is_online, "a reader never gets online; at the replica: {at_replica}");
+        self.check(&readers[at]);
+    }
+
+    /// Reads a page for a reader at the source or the replica; returns true when it is ONLINE.
+    fn read(&mut self, readers: &mut [Reader], at: usize, page: PageAt) -> bool {
+        self.stop_waiting(&mut readers[at]);
+        if !self.fetch(&readers[at], page, 0) {
+            return false;
+        }
+        for _ in 0..10_000 {
+            let (mut pages, said) = self.serve();
+            let page = pages.remove(&readers[at].number);
+            for (number, page) in pages {
+                let other = &mut readers[number as usize - 1];
+                assert!(other.waits_at_replica.take().is_some(), "{number} asked for nothing");
+                take_page(other, &page, said);
+            }
+            if let Some(page) = page {
+                return take_page(&mut readers[at], &page, said);
             }
         }
         panic!("no page comes");
     }
 
-    /// Checks that an online reader has all rows.
+    /// Checks that an online reader has all rows of its filter, and no other live ones. It may keep
+    /// the end of an order that was deleted, or left its filter, later: a store that had discarded
+    /// the order does not tell of that.
     fn check(&self, reader: &Reader) {
-        let mut latest: BTreeMap<Rec, OrderRow> = BTreeMap::new();
-        latest.extend(self.history.iter().map(|row| (row.rec, *row)));
-        for (rec, has) in reader.mirror.iter().filter(|(rec, _)| !self.core.forgotten.contains(rec))
-        {
-            assert_eq!(Some(&OrderRow { merged_count: 0, ..*has }), latest.get(rec), "{rec}");
+        let latest = self.core.latest();
+        let discards = self.limits.source.min(self.limits.replica) < 1_000;
+        for (rec, has) in &reader.mirror {
+            let has = OrderRow { merged_count: 0, ..*has };
+            let may_stay = discards || self.core.has_forgotten(*rec);
+            let is_end = may_stay && !has.ord_status.is_live() && self.core.history.contains(&has);
+            assert!(
+                latest.get(rec) == Some(&has) || is_end,
+                "{has:?} is not {:?}",
+                latest.get(rec)
+            );
         }
-        for (rec, row) in &latest {
-            let is_kept = row.seq.0 > reader.since && !self.core.forgotten.contains(rec);
-            let is_due = row.ord_status.is_live() || is_kept;
+        for (rec, row) in latest.iter().filter(|(_, row)| reader.is_of(row)) {
+            let is_new = row.seq.0 > reader.since && !self.core.has_forgotten(*rec);
+            let is_due = row.ord_status.is_live() || is_new && !reader.live_only;
             assert!(!is_due || reader.mirror.contains_key(rec), "{row:?} was not told");
         }
     }
@@ -594,22 +624,38 @@ impl World {
         match step {
             Op::Insert(firm) => self.insert(firm),
             Op::Change(pick, firm, ends) => self.change(pick, firm, ends),
+            Op::Amend(pick, firm, ends) => self.change_one(pick, false, firm, ends),
             Op::Send => self.send_one(),
+            Op::Delete(pick) => self.delete(pick),
             Op::Forget => self.forget(),
-            Op::Remember => {
-                self.flush();
-                self.remembered = self.core.clone();
-            }
+            Op::Remember => self.remember(),
             Op::FallBack(rows_max, is_asked, by_row) => {
-                self.fall_back(rows_max, is_asked, by_row);
+                let claims = if by_row { Claims::LastRow } else { Claims::WholeSeq };
+                self.fall_back(rows_max, is_asked, claims);
             }
             Op::Snapshot => self.take_snapshot(),
-            Op::KillSource => self.kill_source(),
-            Op::KillReplica => self.kill_replica(),
+            Op::KillSource => {
+                readers.iter_mut().for_each(|reader| self.stop_waiting(reader));
+                self.kill_source();
+            }
+            Op::KillReplica => {
+                readers.iter_mut().for_each(|reader| self.stop_waiting(reader));
+                self.kill_replica();
+            }
             Op::LoseLink => self.lose_link(),
             Op::Follow => self.follow(),
             Op::Read(reader, at_replica, rows_max) => {
-                _ = self.read(&mut readers[reader], at_replica, rows_max);
+                _ = self.read(readers, reader, PageAt { at_replica, rows_max });
+            }
+            Op::Wait(reader, at_replica, rows_max) => {
+                self.wait(&mut readers[reader], PageAt { at_replica, rows_max });
+            }
+            Op::Serve => self.serve_waiting(readers),
+            Op::Cross(reader, at_replica, rows_max) => {
+                self.flush();
+                self.catch_up();
+                _ = self.read(readers, reader, PageAt { at_replica, rows_max });
+                self.read_all(readers, reader, !at_replica);
             }
         }
     }
@@ -624,13 +670,11 @@ impl World {
         });
         assert_eq!(one, other);
         let keeps_all = self.limits.source.min(self.limits.replica) > 1_000;
-        for (number, reader) in readers.iter_mut().enumerate() {
+        for number in 0..readers.len() {
             for turn in 0..4 {
-                let at_replica = (number + turn) % 2 == 0;
-                let is_online = (0..1_000).any(|_| self.read(reader, at_replica, 50));
-                assert!(is_online, "a reader never gets online; at the replica: {at_replica}");
-                self.check(reader);
+                self.read_all(readers, number, (number + turn) % 2 == 0);
             }
+            let reader = &readers[number];
             assert!(self.has_lost || !keeps_all || reader.resyncs == 0, "nothing was lost");
             assert!(self.has_lost || reader.epoch_resyncs == 0, "no change was disowned");
         }
@@ -660,7 +704,10 @@ fn take_page(reader: &mut Reader, mut bytes: &[u8], said: u64) -> bool {
 enum Op {
     Insert(u32),
     Change(usize, u32, bool),
+    /// An order that had ended changes, and may be live again.
+    Amend(usize, u32, bool),
     Send,
+    Delete(usize),
     Forget,
     Remember,
     FallBack(usize, bool, bool),
@@ -671,6 +718,12 @@ enum Op {
     Follow,
     /// A reader reads a page at the source, or at the replica.
     Read(usize, bool, u32),
+    /// A reader waits for a page there.
+    Wait(usize, bool, u32),
+    /// Readers that wait get their pages.
+    Serve,
+    /// A reader reads a page there, and everything else at the other node.
+    Cross(usize, bool, u32),
 }
 
 fn any_step() -> impl Strategy<Value = Op> {
@@ -678,7 +731,10 @@ fn any_step() -> impl Strategy<Value = Op> {
         12 => (1..4u32).prop_map(Op::Insert),
         20 => (0..1_000_000usize, 1..4u32, prop::bool::weighted(0.5))
             .prop_map(|(pick, firm, ends)| Op::Change(pick, firm, ends)),
+        3 => (0..1_000_000usize, 1..4u32, any::<bool>())
+            .prop_map(|(pick, firm, ends)| Op::Amend(pick, firm, ends)),
         6 => Just(Op::Send),
+        3 => (0..1_000_000usize).prop_map(Op::Delete),
         2 => Just(Op::Forget),
         3 => Just(Op::Remember),
         3 => (1..4usize, any::<bool>(), any::<bool>())
@@ -690,6 +746,11 @@ fn any_step() -> impl Strategy<Value = Op> {
         16 => Just(Op::Follow),
         16 => (0..4usize, any::<bool>(), 1..6u32)
             .prop_map(|(reader, at_replica, rows)| Op::Read(reader, at_replica, rows)),
+        5 => (0..4usize, any::<bool>(), 1..6u32)
+            .prop_map(|(reader, at_replica, rows)| Op::Wait(reader, at_replica, rows)),
+        5 => Just(Op::Serve),
+        5 => (0..4usize, any::<bool>(), 1..6u32)
+            .prop_map(|(reader, at_replica, rows)| Op::Cross(reader, at_replica, rows)),
     ]
 }
 
@@ -704,7 +765,7 @@ fn any_limits() -> impl Strategy<Value = Limits> {
 
 fn run(steps: Vec<Op>, limits: Limits) {
     let mut world = World::new(limits);
-    let mut readers = [(); 4].map(|()| Reader::new());
+    let mut readers = Reader::all();
     steps.into_iter().for_each(|step| world.step(step, &mut readers));
     world.end(&mut readers);
 }
@@ -723,19 +784,94 @@ fn a_reader_of_a_tombstone_that_its_source_lacks_stays_in_the_next_epoch() {
     // The source discards the second of the forgotten orders too, and so sweeps none.
     world.insert(1);
     world.change(usize::MAX, 1, true);
-    world.remembered = world.core.clone();
-    world.fall_back(1, true, true);
+    world.remember();
+    world.fall_back(1, true, Claims::LastRow);
     world.flush();
     world.catch_up();
-    let mut readers = [(); 4].map(|()| Reader::new());
-    for reader in &mut readers {
-        while !world.read(reader, true, 50) {}
-        reader.resyncs = 0;
+    let mut readers = Reader::all();
+    for number in 0..readers.len() {
+        while !world.read(&mut readers, number, PageAt { at_replica: true, rows_max: 50 }) {}
+        readers[number].resyncs = 0;
     }
-    world.fall_back(1, false, true);
+    world.fall_back(1, false, Claims::LastRow);
     assert!(!world.has_lost);
     world.end(&mut readers);
     assert!(readers.iter().all(|reader| reader.resyncs == 0), "nothing was lost");
+}
+
+/// Returns a world whose source has discarded the ended order 2, and whose replica has not; and
+/// readers that have the order live.
+fn world_with_an_order_that_the_source_discarded() -> (World, [Reader; 4]) {
+    let limits = Limits { source: 1, replica: 1_000_000, replays_all: false };
+    let mut world = World::new(limits);
+    world.insert(1);
+    world.catch_up();
+    let mut readers = Reader::all();
+    for number in 0..readers.len() {
+        while !world.read(&mut readers, number, PageAt { at_replica: true, rows_max: 50 }) {}
+    }
+    assert!(readers[..3].iter().all(|reader| reader.mirror.contains_key(&Rec(2))));
+    world.remember();
+    world.change(usize::MAX, 1, true);
+    world.insert(1);
+    world.change(usize::MAX, 1, true);
+    (world, readers)
+}
+
+/// Lets the readers read at the replica, row by row, and go on at the source after each row.
+fn the_order_ends_everywhere(world: &mut World, readers: &mut [Reader; 4]) {
+    world.insert(1);
+    world.insert(1);
+    world.catch_up();
+    for rows in 1..6 {
+        let mut mover = Reader::all();
+        for number in 0..readers.len() {
+            let (token, mirror) = (readers[number].token.clone(), readers[number].mirror.clone());
+            (mover[number].token, mover[number].mirror) = (token, mirror);
+            (mover[number].begins, mover[number].since) = (false, readers[number].since);
+            for _ in 0..rows {
+                _ = world.read(&mut mover, number, PageAt { at_replica: true, rows_max: 1 });
+            }
+            world.read_all(&mut mover, number, false);
+        }
+    }
+    world.end(readers);
+}
+
+#[test]
+fn an_order_that_a_resend_leaves_out_ends_for_a_reader_at_a_store_that_discarded_it() {
+    let (mut world, mut readers) = world_with_an_order_that_the_source_discarded();
+    world.forget();
+    world.remember();
+    world.fall_back(1, true, Claims::LastRow);
+    world.flush();
+    the_order_ends_everywhere(&mut world, &mut readers);
+}
+
+#[test]
+fn an_ended_order_that_is_deleted_ends_for_a_reader_at_a_store_that_discarded_it() {
+    let (mut world, mut readers) = world_with_an_order_that_the_source_discarded();
+    world.delete(1);
+    the_order_ends_everywhere(&mut world, &mut readers);
+}
+
+#[test]
+fn an_ended_order_that_gets_other_keys_ends_for_a_reader_at_a_store_that_discarded_it() {
+    let (mut world, mut readers) = world_with_an_order_that_the_source_discarded();
+    let batch = world.core.say(2, 2, OrdStatus::Canceled);
+    world.send(batch);
+    the_order_ends_everywhere(&mut world, &mut readers);
+}
+
+#[test]
+fn an_order_whose_end_is_void_and_that_is_left_out_ends_at_a_store_that_discarded_it() {
+    let (mut world, mut readers) = world_with_an_order_that_the_source_discarded();
+    // The core comes back from before the end, and the order ends while it sends nothing.
+    world.flush();
+    world.core.lose(Rec(2));
+    world.fall_back(1, true, Claims::LastRow);
+    world.flush();
+    the_order_ends_everywhere(&mut world, &mut readers);
 }
 
 proptest! {

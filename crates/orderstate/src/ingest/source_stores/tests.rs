@@ -148,6 +148,17 @@ impl Rig {
         acks
     }
 
+    /// Runs cycles until the slow source deletes the records that its resend left out.
+    fn reach_the_end_of_the_resend_of_epoch_2(&mut self) {
+        let is_there = |stream: &SourceStream| {
+            (stream.epoch(), stream.next_batch_no()) == (Epoch(2), BatchNo(2))
+        };
+        while !is_there(&self.stores.feed(SLOW).stream) {
+            self.cycle();
+        }
+        assert!(self.stores.feed(SLOW).stream.is_sweeping());
+    }
+
     fn run(&mut self, requests: Vec<IngestRequest>) {
         self.ask(requests);
         for _ in 0..100 {
@@ -182,12 +193,25 @@ fn the_end_of_a_connection_takes_its_waiting_batches_along() {
     rig.ask(full_resend(SLOW, 2, 1));
     let flags = BatchFlags::default();
     rig.ask(vec![Orders { source: SLOW, epoch: 2, number: 2, flags, recs: 1..2 }.request()]);
-    rig.cycle();
+    rig.reach_the_end_of_the_resend_of_epoch_2();
     let connection = u64::from(SLOW.0);
     rig.run(vec![IngestRequest { connection, what: StoreRequest::Gone }]);
     // A core that comes again learns that the batch was not taken, and sends it again.
     let sources = rig.stores.figures.sources.lock().unwrap();
     assert_eq!((sources[0].source, sources[0].next_batch_no), (SLOW.0, 2));
+}
+
+/// A start or a replica ends the resend before it takes the opening, and would refuse rows from
+/// before that end.
+#[test]
+fn an_opening_waits_for_the_end_of_a_full_resend() {
+    let mut rig = Rig::new();
+    rig.run(full_resend(SLOW, 1, ORDERS));
+    rig.ask(full_resend(SLOW, 2, 1));
+    rig.reach_the_end_of_the_resend_of_epoch_2();
+    rig.run(vec![open(SLOW, 3)]);
+    let stream = &rig.stores.feed(SLOW).stream;
+    assert_eq!((stream.epoch(), stream.counters().resends), (Epoch(3), 2));
 }
 
 fn followed() -> (FollowPort, SourceStores) {
