@@ -1,8 +1,8 @@
 //! Planted bugs, which prove that the tests of line numbering and of captures find bugs of their
 //! kind.
 //!
-//! [`line::numbering`](crate::line::numbering) and [`recognise`](crate::recognise) call [`is`] where
-//! a planted bug takes effect.
+//! [`line::numbering`](crate::line::numbering) and [`recognise`](crate::recognise) call [`is`]
+//! where a planted bug takes effect.
 
 weir_plant::plants! {
     /// A planted bug of feeds.

@@ -10,7 +10,7 @@ use crate::{AnyFeed, FEEDS, Feed, FeedEntry, Transport};
 /// Datagrams of which each feed is tried.
 const SAMPLE_MAX: u64 = 1_000;
 
-/// How far a datagram is of a feed.
+/// The extent to which a datagram is of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// Its header is one of the feed, and its messages end where the datagram ends.

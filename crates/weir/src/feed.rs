@@ -1,8 +1,8 @@
 //! `weir feed`: market data looked into, measured, sent again and recorded.
 //!
 //! Reads captures (pcap, pcapng), day files (messages behind their lengths), files of DBN and whole
-//! audits, compressed or not. The content of a damaged file before the damage, and that of a file of
-//! another feed, is shown, then the error ends the command.
+//! audits, compressed or not. The content of a damaged file before the damage, and that of a file
+//! of another feed, is shown, then the error ends the command.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};

@@ -94,9 +94,7 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
         receive.requests
     );
     match (&receive.file_problem, receive.is_over) {
-        (Some(problem), _) => {
-            let _ = writeln!(text, "capture not read to its end: {problem}");
-        }
+        (Some(problem), _) => text += &format!("capture not read to its end: {problem}\n"),
         (None, true) => text.push_str("capture at its end: no more changes come\n"),
         (None, false) => {}
     }

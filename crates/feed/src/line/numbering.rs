@@ -1,9 +1,9 @@
 //! The numbering of a channel: tells packets of the run that is followed from those of another.
 //!
-//! A *run* is what a sender numbers from a beginning: a session, or a part of one where numbers
-//! begin anew. One machine judges the packets of every framing by the evidence that the framing
-//! has: the session, the send time, the position in the session's bytes, and the content under a
-//! number that came before.
+//! A *run* is a sequence that a sender numbers from a beginning: a session, or a part of one where
+//! numbers begin anew. One machine judges the packets of every framing by the evidence that the
+//! framing has: the session, the send time, the position in the session's bytes, and the content
+//! under a number that came before.
 //!
 //! | packet | evidence | verdict |
 //! | --- | --- | --- |
@@ -11,8 +11,8 @@
 //! | of a session that is not known | | begins a session |
 //! | a reset of the venue, or number 1 at byte 0 with a later send time | | begins a restart |
 //! | of a session that was left, or sent before the restart | | old |
-//! | of the session, numbers go back | a later send time, bytes that do not fit, other content | contradicts |
-//! | the third in a row that is old with new numbers, or contradicts | each goes on where the one before ends | begins: found |
+//! | of the session, numbers go back | later, bytes do not fit, other content | contradicts |
+//! | third in a row, old with new numbers or contradicting | each goes on | begins: found |
 //!
 //! The last row makes up for an error in the others: a forged or foreign packet that began a
 //! session, or a restart whose first packets were lost.
@@ -233,7 +233,8 @@ impl Numbering {
                 left_at: Some((run.reached, run.newest)),
                 ..Run::of_session(run.session)
             };
-            return self.begin(next, Beginning::Restart, packet, end);
+            self.begin(next, packet, end);
+            return Verdict::Begins(Beginning::Restart);
         }
         if !is_again {
             let is_same = packet.kind == PacketKind::Reset;
@@ -276,14 +277,16 @@ impl Numbering {
         }
         let run = Run::of_session(packet.session);
         if packet.kind != PacketKind::Reset {
-            return self.begin(run, Beginning::Session, packet, end);
+            self.begin(run, packet, end);
+            return Verdict::Begins(Beginning::Session);
         }
         let run = Run { began: Some(packet.ts_send), left_at: Some((FIRST, Nanos(0))), ..run };
-        self.begin(run, Beginning::Restart, packet, end)
+        self.begin(run, packet, end);
+        Verdict::Begins(Beginning::Restart)
     }
 
     /// Follows `next`, which begins with this packet.
-    fn begin(&mut self, mut next: Run, how: Beginning, packet: &Packet<'_>, end: u64) -> Verdict {
+    fn begin(&mut self, mut next: Run, packet: &Packet<'_>, end: u64) {
         self.past.remove(next.session);
         if let Some(old) = self.followed.filter(|old| old.session != next.session) {
             let Run { session, reached, is_ended, .. } = old;
@@ -296,7 +299,6 @@ impl Numbering {
         }
         next.note(packet, end, false);
         self.followed = Some(next);
-        Verdict::Begins(how)
     }
 
     /// Notes a packet of another run; follows that run if it is the last of several in a row.
@@ -323,7 +325,8 @@ impl Numbering {
             left_at: run.map(|run| (run.reached, run.newest)),
             ..Run::of_session(session)
         };
-        self.begin(next, Beginning::Found, packet, end)
+        self.begin(next, packet, end);
+        Verdict::Begins(Beginning::Found)
     }
 }
 

@@ -125,6 +125,9 @@ impl Run {
     }
 }
 
+/// The time of the restart that began a run, and the end of the run before.
+type Start = (Option<u64>, Option<(u64, u64)>);
+
 /// The model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
@@ -149,7 +152,7 @@ impl Model {
         }
         if !sent.is_again && run.is_restarted_by(sent) {
             let (began, left_at) = (Some(sent.ts), Some((run.reached(), run.newest())));
-            return self.begin(Beginning::Restart, sent, began, left_at);
+            return self.begin(Beginning::Restart, sent, (began, left_at));
         }
         if run.is_contradicted_by(sent) {
             return self.other(sent, Verdict::Contradicts);
@@ -164,8 +167,10 @@ impl Model {
     fn first_of_session(&mut self, sent: &Sent) -> Verdict {
         match sent.kind {
             _ if sent.is_again => Verdict::Foreign,
-            PacketKind::Reset => self.begin(Beginning::Restart, sent, Some(sent.ts), Some((1, 0))),
-            _ => self.begin(Beginning::Session, sent, None, None),
+            PacketKind::Reset => {
+                self.begin(Beginning::Restart, sent, (Some(sent.ts), Some((1, 0))))
+            }
+            _ => self.begin(Beginning::Session, sent, (None, None)),
         }
     }
 
@@ -198,16 +203,11 @@ impl Model {
         let began = Some(first.ts).filter(|began| !is_back && *began > 0);
         let run = self.run.as_ref().filter(|run| run.session == sent.session);
         let left_at = run.map(|run| (run.reached(), run.newest()));
-        self.begin(Beginning::Found, sent, began, left_at)
+        self.begin(Beginning::Found, sent, (began, left_at))
     }
 
-    fn begin(
-        &mut self,
-        how: Beginning,
-        sent: &Sent,
-        began: Option<u64>,
-        left_at: Option<(u64, u64)>,
-    ) -> Verdict {
+    fn begin(&mut self, how: Beginning, sent: &Sent, start: Start) -> Verdict {
+        let (began, left_at) = start;
         let session = sent.session;
         if let Some(old) = self.run.take().filter(|old| old.session != session) {
             let reached = old.reached();

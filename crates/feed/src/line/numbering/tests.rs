@@ -187,7 +187,8 @@ prop_compose! {
         content in 0_u8..2,
         is_again in prop::bool::weighted(0.1),
     ) -> Sent {
-        let kind = if count == 0 && kind == PacketKind::Data { PacketKind::Heartbeat } else { kind };
+        let is_empty = count == 0 && kind == PacketKind::Data;
+        let kind = if is_empty { PacketKind::Heartbeat } else { kind };
         let count = if kind == PacketKind::EndOfSession { 0 } else { count };
         Sent { session, sequence, count, kind, ts, offset, content, is_again }
     }
@@ -195,7 +196,7 @@ prop_compose! {
 
 /// A step of a world with a few senders.
 #[derive(Clone, Debug)]
-enum Step {
+enum Turn {
     /// A sender sends its next packet.
     Send(usize, u64),
     /// A sender's next packet is lost.
@@ -208,13 +209,13 @@ enum Step {
     Any(Sent),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Turn>> {
     let step = prop_oneof![
-        12 => (0_usize..3, 0_u64..4).prop_map(|(sender, count)| Step::Send(sender, count)),
-        2 => (0_usize..3, 0_u64..4).prop_map(|(sender, count)| Step::Lose(sender, count)),
-        3 => (0_usize..12).prop_map(Step::Repeat),
-        1 => (0_usize..3, 0_u64..40).prop_map(|(sender, tenths)| Step::Restart(sender, tenths)),
-        1 => any_sent().prop_map(Step::Any),
+        12 => (0_usize..3, 0_u64..4).prop_map(|(sender, count)| Turn::Send(sender, count)),
+        2 => (0_usize..3, 0_u64..4).prop_map(|(sender, count)| Turn::Lose(sender, count)),
+        3 => (0_usize..12).prop_map(Turn::Repeat),
+        1 => (0_usize..3, 0_u64..40).prop_map(|(sender, tenths)| Turn::Restart(sender, tenths)),
+        1 => any_sent().prop_map(Turn::Any),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -252,23 +253,23 @@ proptest! {
         for step in steps {
             let sent = match step {
                 // Contents are compared for the first numbers and the last ones.
-                Step::Send(at, _) | Step::Lose(at, _) if senders[at].next > 60 => continue,
-                Step::Send(at, count) => senders[at].send(count),
-                Step::Lose(at, count) => {
+                Turn::Send(at, _) | Turn::Lose(at, _) if senders[at].next > 60 => continue,
+                Turn::Send(at, count) => senders[at].send(count),
+                Turn::Lose(at, count) => {
                     senders[at].send(count);
                     continue;
                 }
-                Step::Repeat(back) => match sent_before.iter().rev().nth(back) {
+                Turn::Repeat(back) => match sent_before.iter().rev().nth(back) {
                     Some(sent) => *sent,
                     None => continue,
                 },
-                Step::Restart(at, tenths) => {
+                Turn::Restart(at, tenths) => {
                     let Sender { session, ts, content, .. } = senders[at];
                     let ts = if ts == 0 { 0 } else { ts + tenths * SECOND / 10 };
                     senders[at] = Sender::new(session, ts, content ^ 4, has_offset);
                     continue;
                 }
-                Step::Any(sent) => sent,
+                Turn::Any(sent) => sent,
             };
             sent_before.push(sent);
             prop_assert_eq!(judge(&mut numbering, &sent), model.judge(&sent), "{:?}", sent);

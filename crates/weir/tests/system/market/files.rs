@@ -1,4 +1,4 @@
-//! Files as the source of a gateway: a wrong one is refused at the start, and a damaged one is told.
+//! Files as the source of a gateway: a wrong one is refused at the start, a damaged one is told.
 
 use std::path::Path;
 use std::process::{Command, Output};
