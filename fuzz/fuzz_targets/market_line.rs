@@ -104,6 +104,7 @@ fuzz_target!(|bytes: &[u8]| {
                     count,
                     kind,
                     ts_send,
+                    stream_offset: (options & 4 == 4).then(|| 2 * sequence.wrapping_sub(1)),
                     messages,
                 };
                 channel.packet(line, &packet, Nanos(now), &mut model);

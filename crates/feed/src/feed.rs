@@ -28,6 +28,9 @@ pub struct Packet<'a> {
     pub kind: PacketKind,
     /// The send time by the venue's clock, since the Unix epoch; zero when the packet has none.
     pub ts_send: Nanos,
+    /// The position of `messages` in the bytes of the session's stream; `None` where packets do not
+    /// state it.
+    pub stream_offset: Option<u64>,
     /// The consecutive messages, which [`Feed::next_message`] splits.
     pub messages: &'a [u8],
 }

@@ -9,6 +9,7 @@
 //! * [`feed`]: the trait of every feed; [`profile`]: its properties; [`registry`]: all feeds by
 //!   name. Codecs: [`itch`], [`iex`], [`opra`], [`cta`], [`dbn`] and
 //!   [`weir`], a node's own market. Framings: [`moldudp64`], [`soupbin`].
+//! * [`recognise`]: the feed that datagrams are of.
 //! * [`line`]: lines A and B and retransmissions as one sequence; gaps, sessions, recovery.
 //! * [`update`]: the one form of all feeds' messages. [`instrument`]: definitions and symbols.
 //! * [`consolidate`]: the best quote over venues. [`layout`]: fixed layouts of big-endian messages.
@@ -28,7 +29,9 @@ pub mod line;
 pub mod moldudp64;
 mod national;
 pub mod opra;
+pub mod plant;
 pub mod profile;
+pub mod recognise;
 pub mod registry;
 pub mod session_name;
 pub mod soupbin;

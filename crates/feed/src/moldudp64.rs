@@ -118,6 +118,7 @@ pub fn read_packet(datagram: &[u8], channel: u32) -> Result<Packet<'_>, FeedErro
         count,
         kind,
         ts_send: Nanos(0),
+        stream_offset: None,
         messages: &datagram[HEADER_LEN..],
     })
 }

@@ -1,8 +1,8 @@
 //! `weir feed`: market data looked into, measured, sent again and recorded.
 //!
 //! Reads captures (pcap, pcapng), day files (messages behind their lengths), files of DBN and whole
-//! audits, compressed or not. The content of a damaged file before the damage is shown, then the
-//! error ends the command.
+//! audits, compressed or not. The content of a damaged file before the damage, and that of a file
+//! of another feed, is shown, then the error ends the command.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ struct RecordArgs {
 /// Runs `weir feed`.
 ///
 /// # Errors
-/// When a file cannot be read to its end, or the system refuses.
+/// When a file cannot be read to its end or is not of the feed, or the system refuses.
 pub fn run(args: FeedArgs) -> anyhow::Result<()> {
     match args.command {
         FeedCommand::Inspect(args) => inspect(&args),
@@ -144,13 +144,12 @@ struct InspectReport {
 }
 
 fn look(args: &InspectArgs) -> anyhow::Result<InspectReport> {
-    let feed = args.feed.map(|entry| (entry.feed)());
     let (mut audit, mut error) = (AuditOverview::default(), None);
     let (mut kind, mut counts) = (FileKind::Capture, FileCounts::default());
     let mut analysis = Analysis::default();
     for path in files_of(&args.file)? {
         let mut file = open(&path)?;
-        let ended = analysis.read(&mut file, feed.as_ref());
+        let ended = analysis.read(&mut file, args.feed);
         audit.add(&path);
         kind = file.kind();
         counts += *file.counts();
@@ -271,8 +270,15 @@ fn inspect_text(report: &InspectReport) -> String {
         for (channel, numbers) in &group.channels {
             text += &format!(
                 "  channel {channel}: {} messages in {} sessions, {} gaps of {} messages, {} sent \
-                 again\n",
-                numbers.messages, numbers.sessions, numbers.gaps, numbers.missing, numbers.repeated
+                 again, {} restarts, {} packets of before, {} contradictions\n",
+                numbers.messages,
+                numbers.sessions,
+                numbers.gaps,
+                numbers.missing,
+                numbers.repeated,
+                numbers.restarts,
+                numbers.old_packets,
+                numbers.contradictions
             );
         }
     }
@@ -298,8 +304,10 @@ fn kinds_text(analysis: &Analysis) -> String {
 fn rates_text(analysis: &Analysis) -> String {
     let (rates, unit) = (&analysis.rates, analysis.unit());
     let (gaps, missing) = analysis.gaps();
+    let (restarts, contradictions) = analysis.restarts();
     let mut text = format!(
-        "{} {unit} in {:.3} s: {:.1} a second; {gaps} gaps of {missing} messages\n\n",
+        "{} {unit} in {:.3} s: {:.1} a second; {gaps} gaps of {missing} messages, {restarts} \
+         restarts, {contradictions} contradictions\n\n",
         rates.total(),
         rates.span_ns() as f64 / 1e9,
         rates.mean_per_second()
@@ -415,7 +423,10 @@ fn stop_by_signal() -> anyhow::Result<Arc<AtomicBool>> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use weir_feed::capture::Datagram;
+    use weir_feed::moldudp64::{MoldSession, PacketWriter, PushOutcome};
     use weir_marketgate::receiver::FeedSection;
+    use weir_types::Nanos;
 
     use super::*;
     use crate::Cli;
@@ -434,14 +445,78 @@ mod tests {
         for name in feed_names() {
             let section = format!("name = \"{name}\"\n[capture]\nfile = {file:?}\n");
             FeedSection::parse(&section).unwrap();
-            run(&["feed", "inspect", file, "--feed", name]).unwrap();
             let error = run(&["book", "A", "--capture", file, "--feed", name]).unwrap_err();
-            let is_of_files = error.contains("a file of DBN");
-            assert!(error.contains("no message of the feed") || is_of_files, "{name}: {error}");
+            let inspected = run(&["feed", "inspect", file, "--feed", name]);
+            if name == "dbn" {
+                let wants = "this is a capture; the feed dbn has files of DBN";
+                assert!(error.contains(wants) && inspected.unwrap_err().contains(wants));
+            } else {
+                assert!(error.contains("no message of the feed"), "{name}: {error}");
+                inspected.unwrap();
+            }
             let serve = ["market", "serve", "--feed", name, "--capture", file];
             Cli::try_parse_from([&["weir"], &serve[..]].concat()).unwrap();
         }
         let error = run(&["feed", "inspect", file, "--feed", "itch4"]).unwrap_err();
         assert!(feed_names().all(|name| error.contains(name)), "{error}");
+    }
+
+    /// A capture of three datagrams of MoldUDP64 with a message each.
+    fn capture_of_itch(path: &Path) {
+        let session = MoldSession::new("0000000001").unwrap();
+        let mut packets = PacketWriter::new(session, 1, 1_400);
+        let mut capture = CaptureWriter::create(path).unwrap();
+        let (src, dst) = ("10.0.0.1:9".parse().unwrap(), "239.1.2.3:1000".parse().unwrap());
+        for number in 0..3 {
+            assert_eq!(packets.push(b"Sxxxxxxxxxxx"), PushOutcome::Added);
+            packets.take(|payload| {
+                capture.write(&Datagram { ts_recv: Nanos(number), src, dst, payload }).unwrap();
+            });
+        }
+        capture.finish().unwrap();
+    }
+
+    #[test]
+    fn every_command_that_reads_a_file_fails_for_one_of_another_feed_and_names_the_feed_it_saw() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, plot) = (dir.path().join("a.pcap"), dir.path().join("a.svg"));
+        capture_of_itch(&path);
+        let (file, plot) = (path.to_str().unwrap(), plot.to_str().unwrap());
+        run(&["feed", "inspect", file, "--feed", "itch"]).unwrap();
+        run(&["feed", "inspect", file]).unwrap();
+        for words in [
+            &["feed", "inspect", file, "--feed", "iex-deep"][..],
+            &["feed", "inspect", file, "--feed", "iex-deep", "--json"],
+            &["feed", "stats", file, "--feed", "weir", "--plot", plot],
+            &["book", "A", "--capture", file, "--feed", "opra"],
+        ] {
+            let error = run(words).unwrap_err();
+            assert!(error.contains("of 3 datagrams 0 are of the feed"), "{words:?}: {error}");
+            assert!(error.contains("they are of the feed itch"), "{words:?}: {error}");
+            assert!(error.contains(file), "{words:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_cut_off_or_is_none_is_told_whatever_else_went_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, text) = (dir.path().join("a.pcap"), dir.path().join("a.txt"));
+        capture_of_itch(&path);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+        std::fs::write(&text, "some text, which is no capture").unwrap();
+        let (cut, text) = (path.to_str().unwrap(), text.to_str().unwrap());
+        for (words, wants) in [
+            (&["feed", "inspect", cut, "--feed", "itch"][..], "the file ends inside"),
+            (&["feed", "stats", cut], "the file ends inside"),
+            (&["book", "NONE", "--capture", cut, "--feed", "itch"], "the file ends inside"),
+            (&["book", "NONE", "--capture", cut, "--feed", "itch"], "names no instrument"),
+            (&["feed", "inspect", text], "neither a capture nor a day file"),
+            (&["book", "A", "--capture", text, "--feed", "itch"], "begins with \"some tex\""),
+            (&["feed", "replay", text, "--to", "127.0.0.1:9"], "neither a capture"),
+        ] {
+            let error = run(words).unwrap_err();
+            assert!(error.contains(wants), "{words:?}: {error}");
+        }
     }
 }

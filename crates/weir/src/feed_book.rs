@@ -52,8 +52,8 @@ fn pair(text: &str) -> Result<(SocketAddr, SocketAddr), String> {
 /// Runs `weir book` on a capture.
 ///
 /// # Errors
-/// When the file cannot be read, the feed is not known, or has no such instrument. What comes
-/// before damage is shown, and then the error.
+/// When the file cannot be read or is of another feed, or has no such instrument. What comes before
+/// damage is shown, and then the error.
 pub(super) fn run(
     args: &CaptureArgs,
     symbol: &str,
@@ -63,12 +63,15 @@ pub(super) fn run(
     let path = args.capture.as_ref().context("--capture names the file")?;
     let entry = args.feed.context("--feed names the feed")?;
     let file = CaptureFile::open(path).with_context(|| path.display().to_string())?;
-    let mut market = FileBooks::open(entry, file, &args.line_b).map_err(|want| {
-        let (path, name) = (path.display(), entry.profile.name);
-        anyhow::anyhow!("{path}: the feed {name} wants {want}")
-    })?;
-    let error = market.read().map(|error| anyhow::anyhow!("{}: {error}", path.display()));
-    let id = market.instrument(symbol).with_context(|| unknown(&market, symbol))?;
+    let mut market =
+        FileBooks::open(entry, file, &args.line_b).with_context(|| path.display().to_string())?;
+    let error = market.read().map(|problem| anyhow::anyhow!("{}: {problem}", path.display()));
+    let Some(id) = market.instrument(symbol) else {
+        let unknown = unknown(&market, symbol);
+        // The instrument may be in the part that was not read.
+        return Err(error
+            .map_or_else(|| anyhow::anyhow!("{unknown}"), |error| error.context(unknown.clone())));
+    };
     if is_json {
         println!("{}", object(&market, symbol, id, depth));
     } else {
@@ -130,6 +133,8 @@ fn object(market: &FileBooks, symbol: &str, id: InstrumentId, depth: usize) -> V
         "last": price(day.last), "vwap": price(day.vwap()),
         "volume": day.volume.0.to_string(), "trade_count": day.trade_count,
         "messages": counts.messages, "updates": counts.updates, "lost": counts.lost,
+        "repeated": counts.repeated, "restarts": counts.restarts,
+        "old_packets": counts.old_packets, "contradictions": counts.contradictions,
         "refused": counts.refused, "strangers": counts.strangers,
         "anomalies": books.anomalies().total(),
     })
@@ -191,6 +196,11 @@ fn counts_text(market: &FileBooks) -> String {
         counts.refused,
         counts.strangers,
         market.books().anomalies().total()
+    );
+    let _ = writeln!(
+        text,
+        "{} messages repeated, {} restarts, {} packets of before, {} contradictions",
+        counts.repeated, counts.restarts, counts.old_packets, counts.contradictions
     );
     if let Some(error) = market.last_error() {
         let _ = writeln!(text, "the last that was not understood: {error}");

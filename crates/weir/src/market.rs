@@ -334,9 +334,14 @@ impl Idle {
         if !self.is_over {
             // The page is another listener: without it there is no such note.
             let page = fetch_json(&args.login.endpoint.gateway_http(), "/status").ok();
-            self.is_over = page.is_some_and(|page| page["market"]["receive"]["is_over"] == true);
-            if self.is_over {
-                eprintln!("weir: the capture has ended: no more changes come");
+            let receive = page.map(|page| page["market"]["receive"].clone()).unwrap_or_default();
+            self.is_over = receive["is_over"] == true;
+            match (receive["file_problem"].as_str(), self.is_over) {
+                (Some(problem), _) => {
+                    eprintln!("weir: the capture was not read to its end: {problem}");
+                }
+                (None, true) => eprintln!("weir: the capture has ended: no more changes come"),
+                (None, false) => {}
             }
         }
     }

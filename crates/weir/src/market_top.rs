@@ -93,19 +93,26 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
         receive.refused,
         receive.requests
     );
-    if receive.is_over {
-        text.push_str("capture at its end: no more changes come\n");
+    match (&receive.file_problem, receive.is_over) {
+        (Some(problem), _) => text += &format!("capture not read to its end: {problem}\n"),
+        (None, true) => text.push_str("capture at its end: no more changes come\n"),
+        (None, false) => {}
     }
     for channel in &receive.channels {
         let _ = writeln!(
             text,
-            "channel {}.{} {}{}, next {}, {} lost",
+            "channel {}.{} {}{}, next {}, {} lost, {} repeated, {} restarts, {} old packets, {} \
+             contradictions",
             channel.pair,
             channel.number,
             channel.state,
             if channel.is_silent { " (silent)" } else { "" },
             channel.next,
-            channel.lost
+            channel.lost,
+            channel.repeated,
+            channel.restarts,
+            channel.old_packets,
+            channel.contradictions
         );
     }
     let _ = writeln!(

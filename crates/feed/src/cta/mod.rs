@@ -209,6 +209,7 @@ impl Feed for Cta {
             count: if is_heartbeat { 0 } else { u32::from(header.messages_in_block) },
             kind,
             ts_send: Nanos(national::nanos(header.seconds, header.nanoseconds)),
+            stream_offset: None,
             messages,
         })
     }

@@ -154,6 +154,7 @@ impl Feed for Iex {
             count: u32::from(header.message_count),
             kind: if is_heartbeat { PacketKind::Heartbeat } else { PacketKind::Data },
             ts_send: Nanos(header.send_time),
+            stream_offset: Some(header.stream_offset),
             messages,
         })
     }

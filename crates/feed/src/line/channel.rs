@@ -6,15 +6,11 @@
 use weir_types::Nanos;
 
 use super::held::{HeldPacket, HeldPackets, MissingRange, ReceivedPacket};
-use super::ranges::{GivenUpRanges, PastSessions};
+use super::numbering::{Beginning, FIRST, Numbering, Verdict};
+use super::ranges::GivenUpRanges;
 use super::seen::Seen;
 use super::{ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, Run, StaleReason, State};
 use crate::{Packet, PacketKind};
-
-/// The sequence number of a session's first message.
-const FIRST: u64 = 1;
-/// Two resets within this time by the venue's clock are one reset, seen on two lines.
-const SAME_RESET: Nanos = Nanos(1_000_000_000);
 
 /// The first gap: messages from `from` up to, but excluding, `to`.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +57,7 @@ pub struct Channel {
     end: Option<u64>,
     is_ended: bool,
     state: State,
-    past: PastSessions,
-    /// The time of the last reset within a session, by the venue's clock.
-    reset_at: Option<Nanos>,
+    numbering: Numbering,
     given_up: GivenUpRanges,
     /// The numbers seen on each line in this session.
     seen: [Seen; 3],
@@ -90,8 +84,7 @@ impl Channel {
             end: None,
             is_ended: false,
             state: State::Waiting,
-            past: PastSessions::default(),
-            reset_at: None,
+            numbering: Numbering::new(),
             given_up: GivenUpRanges::default(),
             seen: [Seen::NONE; 3],
             counts: ChannelCounts::default(),
@@ -168,7 +161,7 @@ impl Channel {
             return false;
         };
         let is_again = line == Line::Retransmission || packet.kind == PacketKind::Retransmission;
-        if !self.enter_session(packet, end, is_again, out) || !self.follow_resets(packet, out) {
+        if !self.follow(packet, end, is_again, out) {
             return false;
         }
         self.note_line(line, packet, end, is_again);
@@ -247,6 +240,7 @@ impl Channel {
         self.is_stale = false;
         self.is_ended = false;
         self.next = next.max(FIRST);
+        self.numbering.reach(session, self.next);
         if self.next > self.horizon {
             (self.horizon, self.horizon_at) = (self.next, now);
         }
@@ -274,83 +268,80 @@ impl Channel {
         self.tell_state(out);
     }
 
-    /// Returns true when the packet is of the followed session, which it may begin.
-    fn enter_session(
+    /// Returns true when the packet is of the followed run, which it may begin.
+    fn follow(
         &mut self,
         packet: &Packet<'_>,
         end: u64,
         is_again: bool,
         out: &mut impl Handler,
     ) -> bool {
-        if self.session == Some(packet.session) {
-            return true;
-        }
-        if let Some(reached) = self.past.reached(packet.session) {
-            self.counts.old_session_packets += 1;
-            if end > *reached {
-                let from = std::mem::replace(reached, end);
-                self.tell_stale(packet.session, from, end, StaleReason::SessionOver, out);
+        match self.numbering.judge(packet, end, is_again) {
+            Verdict::Follows => return true,
+            Verdict::Begins(how) => {
+                self.begin(how, packet, out);
+                return true;
             }
-            return false;
+            Verdict::Old { revealed } => {
+                self.counts.old_session_packets += 1;
+                if let Some((from, to)) = revealed {
+                    self.tell_stale(packet.session, from, to, StaleReason::SessionOver, out);
+                }
+            }
+            Verdict::Foreign => self.counts.foreign_packets += 1,
+            Verdict::Contradicts => self.contradict(packet.session, out),
         }
-        if is_again {
-            self.counts.foreign_packets += 1;
-            return false;
-        }
-        if let Some(old) = self.session {
-            self.leave_session(old, out);
+        false
+    }
+
+    /// Begins the run that a packet shows: the state of the one before is void.
+    fn begin(&mut self, how: Beginning, packet: &Packet<'_>, out: &mut impl Handler) {
+        let is_same = self.session == Some(packet.session);
+        if self.session.is_some() {
+            self.finish_session(out);
         }
         self.session = Some(packet.session);
         self.counts.sessions += 1;
+        self.counts.restarts += u64::from(is_same);
+        self.is_joined = match how {
+            Beginning::Session => self.is_joined,
+            Beginning::Restart => {
+                self.next = packet.sequence.max(FIRST);
+                self.horizon = self.next;
+                true
+            }
+            // Its first packets were taken for another run's, and are lost.
+            Beginning::Found => false,
+        };
         out.event(self.channel, &Event::Session { session: packet.session });
-        true
     }
 
-    /// Follows a reset of the venue; returns false for a packet sent before it.
-    fn follow_resets(&mut self, packet: &Packet<'_>, out: &mut impl Handler) -> bool {
-        if self.reset_at.is_some_and(|at| packet.ts_send < at) {
-            self.counts.old_session_packets += 1;
-            return false;
+    /// Marks the channel STALE for a packet that contradicts it.
+    fn contradict(&mut self, session: u64, out: &mut impl Handler) {
+        self.counts.contradictions += 1;
+        if self.is_stale || self.is_recovering {
+            return;
         }
-        let is_known = self.reset_at.is_some_and(|at| packet.ts_send.since(at) < SAME_RESET);
-        if packet.kind != PacketKind::Reset || is_known {
-            return true;
-        }
-        self.finish_session(out);
-        self.reset_at = Some(packet.ts_send);
-        self.is_joined = true;
-        self.next = packet.sequence.max(FIRST);
-        self.horizon = self.next;
-        self.counts.sessions += 1;
-        out.event(self.channel, &Event::Session { session: packet.session });
-        true
+        self.is_stale = true;
+        self.tell_stale(session, self.next, self.next, StaleReason::Contradicted, out);
+        self.tell_state(out);
     }
 
-    /// Gives up the gaps of a session, delivers its held packets, and records it as past.
-    fn leave_session(&mut self, old: u64, out: &mut impl Handler) {
-        let reached = self.finish_session(out);
-        self.past.push(old, reached);
-        self.reset_at = None;
-    }
-
-    /// Gives up the gaps of the session and delivers its held packets; returns the number it
-    /// reached.
-    fn finish_session(&mut self, out: &mut impl Handler) -> u64 {
+    /// Gives up the gaps of the run and delivers its held packets.
+    fn finish_session(&mut self, out: &mut impl Handler) {
         self.is_recovering = false;
         self.drain(out);
         while self.next < self.horizon {
             self.give_up(u64::MAX, StaleReason::SessionOver, out);
             self.drain(out);
         }
-        let reached = std::mem::replace(&mut self.next, FIRST);
-        self.horizon = FIRST;
+        (self.next, self.horizon) = (FIRST, FIRST);
         self.held.clear();
         self.gap = None;
         self.requested = RequestProgress::default();
         (self.is_stale, self.is_ended, self.end) = (false, false, None);
         self.given_up.clear();
         self.seen = [Seen::NONE; 3];
-        reached
     }
 
     /// Decides the starting number when the first packet is not the session's first.

@@ -47,12 +47,25 @@ pub struct ChannelCounts {
     pub dropped: u64,
     /// Snapshots joined.
     pub recoveries: u64,
-    /// Sessions seen.
+    /// Sessions followed, and restarts within one.
     pub sessions: u64,
-    /// Packets of a past session.
+    /// Restarts: times that numbers began anew within a session.
+    pub restarts: u64,
+    /// Packets of a past session, or sent before a restart.
     pub old_session_packets: u64,
+    /// Packets that contradict the numbers, times or contents of those before them.
+    pub contradictions: u64,
     /// Retransmissions of another session.
     pub foreign_packets: u64,
     /// Packets with invalid sequence numbers.
     pub malformed_packets: u64,
+}
+
+impl ChannelCounts {
+    /// Messages that came again on a line, with numbers that had been delivered or given up.
+    #[must_use]
+    pub fn repeated(&self) -> u64 {
+        let of_line = |line: &LineCounts| line.duplicate.saturating_add(line.late);
+        self.lines.iter().map(of_line).fold(0, u64::saturating_add)
+    }
 }

@@ -97,6 +97,11 @@ impl Lines {
         Ok(&mut self.channels[place].1)
     }
 
+    /// Iterates over all channels, for changes, in order of first appearance.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
+        self.channels.iter_mut().map(|(_, channel)| channel)
+    }
+
     /// Iterates over all channels with their numbers, in order of first appearance.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Channel)> {
         self.channels.iter().map(|(number, channel)| (*number, channel))

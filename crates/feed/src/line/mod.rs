@@ -12,14 +12,17 @@
 //! | WAITING | nothing was received | the first packet, or a snapshot |
 //! | LIVE | all known messages were delivered | a gap; the end of the session |
 //! | GAP | messages are missing, later ones are held | filled: LIVE; given up: STALE |
-//! | STALE | messages are lost; newer ones are delivered | a snapshot; a new session |
+//! | STALE | messages are lost; newer ones are delivered | a snapshot; a new session or restart |
 //! | RECOVERING | all packets are held for a snapshot | [`Channel::join`], or it is abandoned |
 //! | ENDED | the whole session was delivered | a new session |
+//!
+//! [`numbering`] tells a new session or restart from repeated packets and from contradictions.
 
 mod channel;
 mod counts;
 mod held;
 mod lines;
+pub mod numbering;
 mod ranges;
 mod seen;
 
@@ -176,6 +179,8 @@ pub enum StaleReason {
     TooMany,
     /// The session is over.
     SessionOver,
+    /// A packet contradicts those before it: no one knows which are right.
+    Contradicted,
 }
 
 /// An event of a channel.
@@ -220,9 +225,9 @@ pub enum Event {
         /// The sequence number of the next message to deliver.
         next: u64,
     },
-    /// A new session began: sequence numbers restart, and the old session's state is void.
+    /// A session began, or began anew: sequence numbers restart, and the state of before is void.
     Session {
-        /// The new session.
+        /// The session that is followed from here on.
         session: u64,
     },
     /// All messages of the session were delivered or given up.

@@ -1,4 +1,4 @@
-//! Bounded memories of the last ranges that were given up, and of the last sessions.
+//! A bounded memory of the last ranges that were given up.
 
 /// The number of ranges remembered.
 const RANGES_MAX: usize = 16;
@@ -27,28 +27,6 @@ impl GivenUpRanges {
     }
 }
 
-/// The number of sessions remembered.
-const SESSIONS_MAX: usize = 4;
-
-/// The last past sessions, each with the number it reached.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PastSessions {
-    sessions: [Option<(u64, u64)>; SESSIONS_MAX],
-    next: usize,
-}
-
-impl PastSessions {
-    pub(super) fn push(&mut self, session: u64, reached: u64) {
-        self.sessions[self.next] = Some((session, reached));
-        self.next = (self.next + 1) % SESSIONS_MAX;
-    }
-
-    /// Returns the number that a past session reached, for reading and updating.
-    pub(super) fn reached(&mut self, session: u64) -> Option<&mut u64> {
-        self.sessions.iter_mut().flatten().find(|past| past.0 == session).map(|past| &mut past.1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,14 +41,5 @@ mod tests {
         }
         given_up.clear();
         assert_eq!(given_up.count_in(0, 100), 0);
-    }
-
-    #[test]
-    fn the_oldest_session_is_forgotten_first() {
-        let mut past = PastSessions::default();
-        (1..=5).for_each(|session| past.push(session, session * 10));
-        assert_eq!(past.reached(1), None);
-        assert_eq!(past.reached(2), Some(&mut 20));
-        assert_eq!(past.reached(5), Some(&mut 50));
     }
 }

@@ -66,6 +66,7 @@ impl Scene {
             count: (to - from) as u32,
             kind,
             ts_send: self.sent,
+            stream_offset: None,
             messages: &messages,
         };
         self.channel.packet(line, &packet, Nanos(self.now), &mut self.log);
@@ -324,6 +325,7 @@ fn numbers_that_make_no_sense_are_counted_and_change_nothing() {
         count: 2,
         kind: PacketKind::Data,
         ts_send: Nanos(0),
+        stream_offset: None,
         messages: &[],
     };
     scene.channel.packet(Line::A, &packet, Nanos(0), &mut scene.log);
@@ -352,6 +354,7 @@ fn channels_are_apart_and_as_many_as_were_allowed() {
         count: 1,
         kind: PacketKind::Data,
         ts_send: Nanos(0),
+        stream_offset: None,
         messages: b"x",
     };
     for (channel, sequence) in [(7, 1), (9, 1), (7, 2), (9, 3)] {
@@ -384,6 +387,7 @@ fn what_arrives_gives_nothing_up_before_time_is_looked_at() {
             count: (to - from) as u32,
             kind: PacketKind::Data,
             ts_send: Nanos(0),
+            stream_offset: None,
             messages: &messages,
         };
         scene.channel.arrive(Line::B, &packet, Nanos(scene.now), &mut scene.log);

@@ -178,6 +178,7 @@ impl Feed for Opra {
             count: if is_heartbeat { 0 } else { u32::from(header.messages_in_block) },
             kind,
             ts_send: Nanos(national::nanos(header.seconds, header.nanoseconds)),
+            stream_offset: None,
             messages,
         })
     }

@@ -298,7 +298,9 @@ impl Rig {
         let ts_send = Nanos(now);
         let (channel, session) = (3, SESSION);
         let messages = messages.as_slice();
-        let packet = Packet { channel, session, sequence, count, kind, ts_send, messages };
+        let stream_offset = None;
+        let packet =
+            Packet { channel, session, sequence, count, kind, ts_send, stream_offset, messages };
         // Messages that arrive with the packet that takes the last room may be lost with it.
         self.model.is_strict &= !self.is_full();
         self.channel.packet(line, &packet, Nanos(now), &mut self.model);

@@ -23,6 +23,8 @@ const CAPTURE_MAGICS: [[u8; 4]; 6] = [
     [0x34, 0xcd, 0xb2, 0xa1],
     [0x0a, 0x0d, 0x0d, 0x0a],
 ];
+/// The bytes that tell a capture from others. A file of fewer is one that was cut off.
+const HEAD_LEN_MIN: usize = 4;
 /// The longest message of any feed that has day files.
 const RECORD_LEN_MAX: u16 = 1_024;
 
@@ -37,6 +39,13 @@ pub enum FileError {
         /// The cause.
         #[source]
         error: io::Error,
+    },
+    /// It begins like no file that is read.
+    #[error("neither a capture nor a day file nor a file of DBN: it begins with \"{}\"",
+        .first.escape_ascii())]
+    Unknown {
+        /// Its first eight bytes, or all of fewer.
+        first: Vec<u8>,
     },
     /// The content of a capture or a day file is damaged.
     #[error(transparent)]
@@ -136,7 +145,8 @@ impl CaptureFile {
     /// Opens a file and detects its format from its first bytes.
     ///
     /// # Errors
-    /// An I/O error of the operating system, or unsupported DBN metadata.
+    /// An I/O error of the operating system, a file that begins like none, or unsupported DBN
+    /// metadata.
     pub fn open(path: &Path) -> Result<CaptureFile, FileError> {
         let file = File::open(path).map_err(|error| FileError::Io { offset: 0, error })?;
         CaptureFile::new(Box::new(BufReader::with_capacity(PIECE_LEN, file)))
@@ -145,7 +155,7 @@ impl CaptureFile {
     /// Reads from any source of bytes.
     ///
     /// # Errors
-    /// The errors of `reader`, or unsupported DBN metadata.
+    /// The errors of `reader`, bytes that begin like no file, or unsupported DBN metadata.
     pub fn new(reader: Box<dyn Read + Send>) -> Result<CaptureFile, FileError> {
         let error = |error| FileError::Io { offset: 0, error };
         let mut file = CaptureFile {
@@ -167,6 +177,8 @@ impl CaptureFile {
         let len = head.first_chunk::<2>().map_or(0, |len| u16::from_be_bytes(*len));
         if !is_capture && (1..=RECORD_LEN_MAX).contains(&len) {
             file.kind = FileKind::Records;
+        } else if !is_capture && head.len() >= HEAD_LEN_MIN {
+            return Err(FileError::Unknown { first: head[..head.len().min(8)].to_vec() });
         }
         Ok(file)
     }

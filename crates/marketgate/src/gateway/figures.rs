@@ -47,7 +47,11 @@ weir_runtime::figures! {
         counter snapshots,
         /// True when a file is at its end.
         flag is_over as "at_end",
+        /// True when a file could not be read to its end, or is not of the feed.
+        flag is_failed as "file_failed",
     } and {
+        /// The reason a file was not read to its end, or is not of the feed.
+        pub file_problem: Option<String>,
         /// The last decoding error.
         pub last_error: Option<String>,
         /// The channels.
@@ -67,6 +71,14 @@ weir_runtime::figures! {
         counter lost,
         /// Messages delivered.
         counter handed_on,
+        /// Messages that came again: on the other line, or repeated.
+        counter repeated,
+        /// Times that numbers began anew within a session.
+        counter restarts,
+        /// Packets of a session that is over, or sent before a restart.
+        counter old_packets,
+        /// Packets that contradict the numbers, times or contents of those before them.
+        counter contradictions,
     } and {
         /// The pair of lines.
         pub pair: u32,
@@ -98,6 +110,8 @@ impl ReceiveFigures {
         report.requests = receiver.request_counts().sent;
         report.snapshots = total(receiver.snapshots().map(|(_, counts)| counts.attempts));
         report.is_over = receiver.is_over();
+        report.is_failed = receiver.file_problem().is_some();
+        report.file_problem = receiver.file_problem().map(ToString::to_string);
         report.channels.clear();
         report.channels.extend(receiver.channels().map(|channel| ChannelReport {
             pair: channel.key.pair,
@@ -107,6 +121,10 @@ impl ReceiveFigures {
             next: channel.next,
             lost: channel.counts.lost,
             handed_on: channel.counts.delivered,
+            repeated: channel.counts.repeated(),
+            restarts: channel.counts.restarts,
+            old_packets: channel.counts.old_session_packets,
+            contradictions: channel.counts.contradictions,
         }));
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use weir_feed::line::State;
+use weir_feed::line::{ChannelCounts, State};
 use weir_feed::{Definition, FeedEntry, FeedError, SymbolText};
 use weir_market::conflate::ConflatorConfig;
 use weir_market::{Books, BooksConfig};
@@ -18,7 +18,7 @@ use super::flush_slot::{ChannelIndex, FlushContent, FlushSlot};
 use super::ring::Slots;
 use super::stages::UpdateProbe;
 use super::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
-use crate::capture::{CaptureFile, FileError};
+use crate::capture::{CaptureFile, FileProblem};
 use crate::receiver::{CaptureCounts, Receiver};
 
 /// Counters of a file's messages.
@@ -34,6 +34,14 @@ pub struct FileBooksCounts {
     pub refused: u64,
     /// Messages that were given up.
     pub lost: u64,
+    /// Messages that came again.
+    pub repeated: u64,
+    /// Times that numbers began anew within a session.
+    pub restarts: u64,
+    /// Packets of a session that is over, or sent before a restart.
+    pub old_packets: u64,
+    /// Packets that contradict those before them.
+    pub contradictions: u64,
 }
 
 /// The instruments and channels of a feed, from the update stage's notices.
@@ -74,12 +82,12 @@ impl FileBooks {
     /// B, and every other group has a line of its own.
     ///
     /// # Errors
-    /// The kind of file that the feed has, if this one is of another.
+    /// [`FileProblem::Kind`]: the feed has no such files.
     pub fn open(
         entry: &FeedEntry,
         file: CaptureFile,
         pairs: &[(SocketAddr, SocketAddr)],
-    ) -> Result<FileBooks, &'static str> {
+    ) -> Result<FileBooks, FileProblem> {
         let order_ids = entry.profile.order_ids;
         let stage = UpdateStage::new(UpdateParts {
             books: BooksConfig { order_ids, ..BooksConfig::default() },
@@ -95,13 +103,14 @@ impl FileBooks {
         Ok(FileBooks { receiver: Receiver::of_file(entry, file, pairs)?, stage })
     }
 
-    /// Reads the file to its end, or to the error that ends the reading early.
-    pub fn read(&mut self) -> Option<&FileError> {
+    /// Reads the file to its end, or to the damage that ends the reading early; returns the reason
+    /// the books are not those of the whole file, or of no file of the feed.
+    pub fn read(&mut self) -> Option<&FileProblem> {
         while !self.receiver.is_over() {
             self.receiver.poll(Nanos(0), &mut self.stage);
             self.stage.turn(Nanos(0));
         }
-        self.receiver.file_error()
+        self.receiver.file_problem()
     }
 
     /// The books.
@@ -134,12 +143,19 @@ impl FileBooks {
     #[must_use]
     pub fn counts(&self) -> FileBooksCounts {
         let decoded = self.receiver.decode_counts();
+        let sum = |of: fn(&ChannelCounts) -> u64| {
+            total(self.receiver.channels().map(|channel| of(&channel.counts)))
+        };
         FileBooksCounts {
             messages: decoded.messages,
             updates: decoded.updates,
             strangers: decoded.header + self.file_counts().elsewhere,
             refused: decoded.refused() - decoded.header,
-            lost: total(self.receiver.channels().map(|channel| channel.counts.lost)),
+            lost: sum(|counts| counts.lost),
+            repeated: sum(ChannelCounts::repeated),
+            restarts: sum(|counts| counts.restarts),
+            old_packets: sum(|counts| counts.old_session_packets),
+            contradictions: sum(|counts| counts.contradictions),
         }
     }
 
@@ -156,5 +172,7 @@ impl FileBooks {
     }
 }
 
+#[cfg(test)]
+mod restarts;
 #[cfg(test)]
 mod tests;

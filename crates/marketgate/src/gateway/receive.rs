@@ -64,6 +64,8 @@ pub struct ReceiveAgent<S> {
     stage: S,
     next_show: Nanos,
     figures: Arc<ReceiveFigures>,
+    /// True once the end of a file was logged.
+    is_end_told: bool,
 }
 
 impl<S: Stage> ReceiveAgent<S> {
@@ -81,7 +83,20 @@ impl<S: Stage> ReceiveAgent<S> {
             poll.registry().register(&mut SourceFd(&descriptor), LINE, Interest::READABLE)?;
         }
         let events = Events::with_capacity(64);
-        Ok(ReceiveAgent { poll, events, receiver, stage, next_show: Nanos(0), figures })
+        let (next_show, is_end_told) = (Nanos(0), false);
+        Ok(ReceiveAgent { poll, events, receiver, stage, next_show, figures, is_end_told })
+    }
+
+    /// Logs the end of a file, once.
+    fn tell_end(&mut self) {
+        if self.is_end_told || !self.receiver.is_over() {
+            return;
+        }
+        self.is_end_told = true;
+        match self.receiver.file_problem() {
+            Some(error) => tracing::error!(%error, "the capture was not read to its end"),
+            None => tracing::info!("the capture is at its end"),
+        }
     }
 }
 
@@ -100,6 +115,7 @@ impl<S: Stage> Agent for ReceiveAgent<S> {
         if now >= self.next_show {
             self.next_show = Nanos(now.0 + SHOW_INTERVAL);
             self.figures.show(&self.receiver);
+            self.tell_end();
         }
         done
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_feed::capture::Datagram;
 use weir_types::Nanos;
 
-use super::super::capture::{CaptureFile, FileError, Item};
+use super::super::capture::{CaptureFile, FileCheck, FileProblem, Item};
 use super::counts::CaptureCounts;
 use crate::capture::{Pace, Speed};
 
@@ -41,23 +41,26 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Capture {
     file: CaptureFile,
+    check: FileCheck,
     pace: Pace,
     start: Option<Nanos>,
     waiting: Waiting,
     pub is_over: bool,
-    pub error: Option<FileError>,
+    /// The reason the file was not read to its end, or is not of the feed.
+    pub problem: Option<FileProblem>,
     pub counts: CaptureCounts,
 }
 
 impl Capture {
-    pub fn new(file: CaptureFile, speed: Speed) -> Capture {
+    pub fn new(file: CaptureFile, check: FileCheck, speed: Speed) -> Capture {
         Capture {
             file,
+            check,
             pace: Pace::new(speed),
             start: None,
             waiting: Waiting::default(),
             is_over: false,
-            error: None,
+            problem: None,
             counts: CaptureCounts::default(),
         }
     }
@@ -85,11 +88,14 @@ impl Capture {
 
     /// Reads one item, which is passed on or kept until due; returns the number passed on.
     fn read(&mut self, start: Nanos, now: Nanos, take: &mut dyn FnMut(&CaptureStep<'_>)) -> usize {
-        let Capture { file, pace, waiting, counts, .. } = self;
+        let Capture { file, check, pace, waiting, counts, .. } = self;
         let mut done = 0;
         let more = file.next(&mut |item| {
             let (taken, ts) = match item {
-                Item::Datagram(datagram) => (CaptureStep::Datagram(*datagram), datagram.ts_recv),
+                Item::Datagram(datagram) => {
+                    check.datagram(datagram.payload);
+                    (CaptureStep::Datagram(*datagram), datagram.ts_recv)
+                }
                 Item::Message { ts_event, message } => {
                     let (ts_event, sequence) = (*ts_event, counts.messages + 1);
                     (CaptureStep::Message { ts_event, message, sequence }, ts_event)
@@ -110,8 +116,9 @@ impl Capture {
             }
         });
         match more {
-            Ok(more) => self.is_over = !more,
-            Err(error) => (self.is_over, self.error) = (true, Some(error)),
+            Ok(true) => {}
+            Ok(false) => (self.is_over, self.problem) = (true, self.check.verdict().err()),
+            Err(error) => (self.is_over, self.problem) = (true, Some(error.into())),
         }
         done
     }

@@ -82,7 +82,7 @@ impl Inlet {
                 return false;
             }
         };
-        if decoding.profile.is_mold() && self.notes.session != Some(packet.session) {
+        if decoding.profile.is_mold() {
             self.notes.coming =
                 datagram.payload.first_chunk::<SESSION_LEN>().copied().map(MoldSession);
         }
@@ -127,6 +127,17 @@ impl Inlet {
         if let Ok(channel) = lines.channel_mut(number) {
             channel.mark_stale(&mut handler);
         }
+    }
+
+    /// Marks all channels STALE: messages are lost that no number tells of.
+    pub fn mark_all_stale<O: Output>(
+        &mut self,
+        times: Times,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) {
+        let (lines, mut handler) = self.handler(times, decoding, out);
+        lines.iter_mut().for_each(|channel| channel.mark_stale(&mut handler));
     }
 
     /// Processes expired timers. Must be called after everything that arrived before `times.line`

@@ -28,11 +28,10 @@ mod stream;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::sync::LazyLock;
 
 use weir_feed::line::{Line, LineConfig};
 use weir_feed::moldudp64::MoldSession;
-use weir_feed::{FeedEntry, FeedError, PacketKind, Transport, feed_by_name, mold_feed_names};
+use weir_feed::{FeedEntry, FeedError, PacketKind, feed_by_name};
 use weir_types::{Nanos, WallOffset};
 
 pub use self::config::{FeedSection, PasswordError};
@@ -52,14 +51,8 @@ use self::pair::{Pair, Socket};
 use self::recovery::Recovery;
 use self::requests::Requester;
 use self::stream::{Framed, Stream, packet_of};
-use super::capture::{CaptureFile, FileError, FileKind, Speed};
+use super::capture::{CaptureFile, FileCheck, FileProblem, Speed, open_for};
 use weir_runtime::ConfigError;
-
-/// The refusal of a day file, with the names of the feeds that have day files.
-static NO_DAY_FILE: LazyLock<String> = LazyLock::new(|| {
-    let feeds: Vec<_> = mold_feed_names().map(|name| format!("`{name}`")).collect();
-    format!("a capture: a day file holds messages of {}", feeds.join(" or "))
-});
 
 /// An error that prevents a receiver from opening.
 #[derive(Debug, thiserror::Error)]
@@ -80,13 +73,13 @@ pub enum OpenError {
         /// The cause.
         error: std::io::Error,
     },
-    /// A file cannot be read.
+    /// A file is no source of the feed.
     #[error("feed.capture.file = {path}: {error}")]
     File {
         /// The file's path.
         path: std::path::PathBuf,
         /// The cause.
-        error: FileError,
+        error: FileProblem,
     },
 }
 
@@ -105,6 +98,8 @@ pub struct Receiver {
 struct FileSource {
     capture: Capture,
     places: LineAddresses,
+    /// True once the channels were told of a problem with the file.
+    is_told: bool,
 }
 
 /// Maps addresses to the pairs and lines of a capture.
@@ -132,7 +127,7 @@ impl Receiver {
         let entry = feed_by_name(&section.name).ok_or_else(unknown)?;
         let mut receiver = Receiver::new(Decoding::new((entry.feed)(), section.day()));
         match (&section.capture, &section.tcp) {
-            (Some(_), _) => receiver.open_file(section)?,
+            (Some(_), _) => receiver.open_file(entry, section)?,
             (None, Some(tcp)) => {
                 let config = section.timing.lines();
                 let mut pair = Pair::new(Inlet::new(0, config, None));
@@ -152,33 +147,22 @@ impl Receiver {
     /// line B.
     ///
     /// # Errors
-    /// What the file should be, if the feed has no such files.
+    /// [`FileProblem::Kind`]: the feed has no such files.
     pub fn of_file(
         entry: &FeedEntry,
         file: CaptureFile,
         pairs: &[(SocketAddr, SocketAddr)],
-    ) -> Result<Receiver, &'static str> {
+    ) -> Result<Receiver, FileProblem> {
         let mut receiver = Receiver::new(Decoding::new((entry.feed)(), Day::default()));
-        receiver.check_kind(file.kind())?;
+        let check = FileCheck::new(entry, file.kind())?;
         let mut places = LineAddresses::new(true, TimingSection::default().lines());
         for (a, b) in pairs {
             let place = places.add(&mut receiver.pairs, Some(*a));
             places.by_address.insert(*b, (place, Line::B));
         }
-        receiver.source = Some(FileSource { capture: Capture::new(file, Speed::Max), places });
+        let capture = Capture::new(file, check, Speed::Max);
+        receiver.source = Some(FileSource { capture, places, is_told: false });
         Ok(receiver)
-    }
-
-    /// Refuses files of a kind that the feed does not have, with the kind that it has.
-    fn check_kind(&self, kind: FileKind) -> Result<(), &'static str> {
-        let profile = self.decoding.profile;
-        let is_dbn = profile.transport == Transport::DbnFiles;
-        match kind {
-            FileKind::Dbn if !is_dbn => Err("a capture: this file is one of `dbn`"),
-            FileKind::Capture | FileKind::Records if is_dbn => Err("a file of DBN"),
-            FileKind::Records if !profile.is_mold() => Err(NO_DAY_FILE.as_str()),
-            FileKind::Records | FileKind::Capture | FileKind::Dbn => Ok(()),
-        }
     }
 
     fn open_lines(&mut self, section: &FeedSection) -> Result<(), OpenError> {
@@ -209,15 +193,12 @@ impl Receiver {
         Ok(())
     }
 
-    fn open_file(&mut self, section: &FeedSection) -> Result<(), OpenError> {
+    fn open_file(&mut self, entry: &FeedEntry, section: &FeedSection) -> Result<(), OpenError> {
         let Some(capture) = &section.capture else { return Ok(()) };
         let path = &capture.file;
         let failed = |error| OpenError::File { path: path.clone(), error };
-        let file = CaptureFile::open(path).map_err(failed)?;
-        if let Err(want) = self.check_kind(file.kind()) {
-            let (key, value) = ("feed.capture.file", path.display().to_string());
-            return Err(ConfigError::OutOfRange { key, value, want }.into());
-        }
+        let file = open_for(entry, path).map_err(failed)?;
+        let check = FileCheck::new(entry, file.kind()).map_err(failed)?;
         let mut places = LineAddresses::new(section.lines.is_empty(), section.timing.lines());
         for lines in &section.lines {
             let place = places.add(&mut self.pairs, Some(SocketAddr::V4(lines.a.address)));
@@ -225,7 +206,8 @@ impl Receiver {
                 places.by_address.insert(SocketAddr::V4(b.address), (place, Line::B));
             }
         }
-        self.source = Some(FileSource { capture: Capture::new(file, capture.speed), places });
+        let capture = Capture::new(file, check, capture.speed);
+        self.source = Some(FileSource { capture, places, is_told: false });
         Ok(())
     }
 
@@ -271,10 +253,10 @@ impl Receiver {
         self.source.as_ref().is_some_and(|source| source.capture.is_done())
     }
 
-    /// The error that ended the reading of a file early.
+    /// The reason a file was not read to its end, or is not of the feed; known once it is over.
     #[must_use]
-    pub fn file_error(&self) -> Option<&FileError> {
-        self.source.as_ref()?.capture.error.as_ref()
+    pub fn file_problem(&self) -> Option<&FileProblem> {
+        self.source.as_ref()?.capture.problem.as_ref()
     }
 
     /// Counters of decoded messages.
@@ -344,7 +326,7 @@ impl FileSource {
         decoding: &mut Decoding,
         out: &mut O,
     ) -> usize {
-        let FileSource { capture, places } = self;
+        let FileSource { capture, places, is_told } = self;
         let mut elsewhere = 0;
         let done = capture.poll(now, &mut |taken| {
             if !places.take(taken, now, pairs, decoding, out) {
@@ -352,6 +334,12 @@ impl FileSource {
             }
         });
         capture.counts.elsewhere += elsewhere;
+        if capture.problem.is_some() && !std::mem::replace(is_told, true) {
+            // The rest of the file is lost, and so are its messages.
+            for pair in pairs {
+                pair.inlet.mark_all_stale(pair.inlet.times_at(now), decoding, out);
+            }
+        }
         done
     }
 }

@@ -277,6 +277,7 @@ pub(super) fn packet_of(
         count: u32::from(kind == PacketKind::Data),
         kind,
         ts_send: Nanos(0),
+        stream_offset: None,
         messages,
     }
 }

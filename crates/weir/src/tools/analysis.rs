@@ -8,14 +8,15 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use weir_feed::capture::Datagram;
-use weir_feed::{AnyFeed, Feed as _, Packet, dbn};
-use weir_marketgate::capture::{CaptureFile, FileError, FileKind, Item};
+use weir_feed::line::numbering::{Numbering, Verdict};
+use weir_feed::{AnyFeed, Feed as _, FeedEntry, Packet, PacketKind, dbn};
+use weir_marketgate::capture::{CaptureFile, FileCheck, FileError, FileKind, FileProblem, Item};
 use weir_types::Nanos;
 
 use super::rates::Rates;
 
 /// The numbers of one channel in one group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Numbers {
     /// Messages.
     pub messages: u64,
@@ -27,7 +28,13 @@ pub struct Numbers {
     pub missing: u64,
     /// Messages with numbers that had been passed: sent again, or late.
     pub repeated: u64,
-    session: u64,
+    /// Times that numbers began anew within a session.
+    pub restarts: u64,
+    /// Packets of a session that was over, or sent before a restart.
+    pub old_packets: u64,
+    /// Packets that contradict those before them.
+    pub contradictions: u64,
+    numbering: Numbering,
     next: Option<u64>,
 }
 
@@ -35,11 +42,25 @@ impl Numbers {
     fn note(&mut self, packet: &Packet<'_>) {
         let count = u64::from(packet.count);
         self.messages += count;
-        if self.session != packet.session || self.sessions == 0 {
-            (self.session, self.next) = (packet.session, None);
-            self.sessions += 1;
-        }
         let end = packet.sequence.saturating_add(count);
+        let followed = self.numbering.session();
+        match self.numbering.judge(packet, end, packet.kind == PacketKind::Retransmission) {
+            Verdict::Follows => {}
+            Verdict::Begins(_) => {
+                let is_same = followed == Some(packet.session);
+                self.restarts += u64::from(is_same);
+                self.sessions += u64::from(!is_same);
+                self.next = None;
+            }
+            Verdict::Old { .. } | Verdict::Foreign => {
+                self.old_packets += 1;
+                return;
+            }
+            Verdict::Contradicts => {
+                self.contradictions += 1;
+                return;
+            }
+        }
         let next = *self.next.get_or_insert(packet.sequence);
         if packet.sequence > next {
             self.gaps += 1;
@@ -98,21 +119,44 @@ pub struct Analysis {
 
 impl Analysis {
     /// Reads a file to its end, or to where it cannot be read: what was found until then, and why
-    /// there is no more.
-    pub fn of(file: &mut CaptureFile, feed: Option<&AnyFeed>) -> (Analysis, Option<FileError>) {
+    /// there is no more, or none of the feed.
+    pub fn of(file: &mut CaptureFile, feed: Option<&FeedEntry>) -> (Analysis, Option<FileProblem>) {
         let mut analysis = Analysis::default();
         let error = analysis.read(file, feed);
         (analysis, error)
     }
 
     /// Reads one more file, as what comes behind all that was read: as [`Analysis::of`].
-    pub fn read(&mut self, file: &mut CaptureFile, feed: Option<&AnyFeed>) -> Option<FileError> {
+    pub fn read(
+        &mut self,
+        file: &mut CaptureFile,
+        entry: Option<&FeedEntry>,
+    ) -> Option<FileProblem> {
+        let mut check = match entry.map(|entry| FileCheck::new(entry, file.kind())).transpose() {
+            Ok(check) => check,
+            Err(problem) => return Some(problem),
+        };
+        let feed = entry.map(|entry| (entry.feed)());
+        let ended = self.read_items(file, feed.as_ref(), check.as_mut());
+        let verdict = || check.and_then(|check| check.verdict().err());
+        ended.map(FileProblem::from).or_else(verdict)
+    }
+
+    fn read_items(
+        &mut self,
+        file: &mut CaptureFile,
+        feed: Option<&AnyFeed>,
+        mut check: Option<&mut FileCheck>,
+    ) -> Option<FileError> {
         self.has_messages |= feed.is_some();
         let is_dbn = file.kind() == FileKind::Dbn;
         let kind_at = if is_dbn { dbn::PROFILE.kind_at } else { (0, 1) };
         loop {
             let more = file.next(&mut |item| match item {
-                Item::Datagram(datagram) => self.datagram(datagram, feed),
+                Item::Datagram(datagram) => {
+                    check.iter_mut().for_each(|check| check.datagram(datagram.payload));
+                    self.datagram(datagram, feed);
+                }
                 Item::Message { ts_event, message } => {
                     self.has_messages = true;
                     self.note_kind(message, kind_at);
@@ -204,6 +248,14 @@ impl Analysis {
         channels.fold((0, 0), sum)
     }
 
+    /// Restarts, and packets that contradict others, of all channels.
+    #[must_use]
+    pub fn restarts(&self) -> (u64, u64) {
+        let channels = self.groups.values().flat_map(|group| group.channels.values());
+        channels
+            .fold((0, 0), |sum, numbers| (sum.0 + numbers.restarts, sum.1 + numbers.contradictions))
+    }
+
     /// All of it as one object.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -218,6 +270,7 @@ impl Analysis {
             })
             .collect();
         let ((packets, bytes), (gaps, missing)) = (self.packets(), self.gaps());
+        let (restarts, contradictions) = self.restarts();
         json!({
             "unit": self.unit(),
             "events": self.rates.total(),
@@ -230,6 +283,8 @@ impl Analysis {
             "windows": self.rates.rows(),
             "gaps": gaps,
             "missing": missing,
+            "restarts": restarts,
+            "contradictions": contradictions,
             "damaged_packets": self.damaged_packets,
             "groups": groups,
             "types": kinds,
@@ -245,6 +300,8 @@ fn group_json(address: &SocketAddr, group: &Group) -> Value {
             json!({
                 "channel": channel, "sessions": numbers.sessions, "messages": numbers.messages,
                 "gaps": numbers.gaps, "missing": numbers.missing, "repeated": numbers.repeated,
+                "restarts": numbers.restarts, "old_packets": numbers.old_packets,
+                "contradictions": numbers.contradictions,
             })
         })
         .collect();

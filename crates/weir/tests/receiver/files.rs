@@ -64,7 +64,7 @@ fn read(receiver: &mut Receiver, market: &mut Market) {
     while !receiver.is_over() {
         receiver.poll(Nanos(SECOND), market);
     }
-    assert!(receiver.file_error().is_none());
+    assert!(receiver.file_problem().is_none());
 }
 
 fn nothing() -> Rc<Day> {
@@ -216,7 +216,7 @@ fn a_damaged_capture_is_taken_up_to_the_damage() {
     while !receiver.is_over() {
         receiver.poll(Nanos(SECOND), &mut market);
     }
-    assert!(receiver.file_error().is_some());
+    assert!(receiver.file_problem().is_some());
     assert!(market.right > 1_000 && market.wrong == 0);
 }
 

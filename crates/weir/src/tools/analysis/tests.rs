@@ -50,13 +50,12 @@ fn file() -> CaptureFile {
 
 #[test]
 fn groups_channels_gaps_and_types_are_those_of_the_packets() {
-    let feed = (feed_by_name("itch").expect("it is known").feed)();
-    let (analysis, error) = Analysis::of(&mut file(), Some(&feed));
+    let (analysis, error) = Analysis::of(&mut file(), feed_by_name("itch"));
     assert!(error.is_none());
     let group = |text: &str| &analysis.groups[&text.parse().expect("an address")];
     let (a, b) = (group(A), group(B));
     assert_eq!((a.packets, a.strangers, b.packets), (6, 1, 2));
-    let numbers = a.channels[&0];
+    let numbers = &a.channels[&0];
     assert_eq!((numbers.sessions, numbers.messages), (2, 6));
     assert_eq!((numbers.gaps, numbers.missing), (2, 2 + 7), "3 and 4, then 2 to 8 of the next");
     assert_eq!(numbers.repeated, 1);

@@ -1,0 +1,33 @@
+//! Planted bugs, which prove that the tests of line numbering and of captures find bugs of their
+//! kind.
+//!
+//! [`line::numbering`](crate::line::numbering) and [`recognise`](crate::recognise) call [`is`]
+//! where a planted bug takes effect.
+
+weir_plant::plants! {
+    /// A planted bug of feeds.
+    pub enum Plant {
+        /// A sender that begins again in its session is taken for repetitions.
+        RestartRepeated,
+        /// The first packet's copy on the other line restarts the session again.
+        RestartByCopy,
+        /// Packets sent before a restart are taken for those after it.
+        OldFollowed,
+        /// Positions in the stream are not compared.
+        PositionUnread,
+        /// Other content under known numbers is a repetition.
+        ContentUnread,
+        /// A later send time does not matter.
+        TimeUnread,
+        /// A session that was left never comes back.
+        LeftForGood,
+        /// A session whose end was announced comes back.
+        EndedComesBack,
+        /// Two packets in a row are enough to follow another run.
+        TwoInARow,
+        /// Packets in a row need not go on where the one before ends.
+        RowUnordered,
+        /// A header is enough to take a datagram for one of a feed.
+        HeaderIsEnough,
+    }
+}
