@@ -83,6 +83,7 @@ fn class_of(error: &ClientError) -> (&'static str, Option<Reason>) {
         ClientError::Timeout { .. } => ("Timeout", None),
         ClientError::Broken(_)
         | ClientError::Decode(_)
+        | ClientError::PhaseNotTold { .. }
         | ClientError::StateOutOfOrder { .. }
         | ClientError::UnexpectedRows { .. } => ("ProtocolError", None),
         ClientError::OtherHistory { .. } | ClientError::SourceHistory(_) => ("OtherHistory", None),

@@ -792,7 +792,7 @@ fn snapshot_and_back(store: &mut OrderStore) -> OrderStore {
     let mut bytes = Vec::new();
     store.begin_snapshot();
     while store.snapshot_chunk(1 << 16, &mut bytes) == Ok(ChunkOutcome::More) {}
-    OrderStore::restore(CONFIG, &bytes).unwrap()
+    OrderStore::restore(CONFIG, &bytes).expect("the bytes are of a store")
 }
 
 /// The records with the highest numbers are gone, and the last change is an old record's.

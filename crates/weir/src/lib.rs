@@ -33,6 +33,7 @@ mod market_top;
 pub mod named_token;
 pub mod orders;
 pub mod ports;
+mod published;
 mod renamed;
 pub mod replay;
 pub mod serve;

@@ -208,7 +208,8 @@ impl LobsterFlow {
         }
     }
 
-    /// Takes quantity off an order and emits the event; returns the quantity taken.
+    /// Takes quantity off an order and emits the event; returns the quantity taken. A deletion that
+    /// leaves a rest, as of an anonymous seed that stands for several orders, only reduces.
     fn take(
         &mut self,
         id: u64,
@@ -219,6 +220,10 @@ impl LobsterFlow {
     ) -> Qty {
         let Some(order) = self.ledger.get(id) else { return Qty::ZERO };
         let taken = self.ledger.take(id, qty);
+        let kind = match kind {
+            FlowKind::Delete if self.ledger.get(id).is_some() => FlowKind::PartialCancel,
+            kind => kind,
+        };
         if !taken.is_zero() {
             let LiveOrder { side, price, .. } = order;
             out.push(FlowItem::Event(FlowEvent {
@@ -388,4 +393,59 @@ fn row_before(message: &Message, row: &BookRow) -> BookRow {
         _ => {}
     }
     before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lobster::LobsterDay;
+    use super::*;
+
+    /// The events of a day of one level: its messages' kind, order, quantity, and the bid after it.
+    fn events(day: &[(u8, u64, u64, u64)]) -> Vec<(FlowKind, u64, u64)> {
+        let (mut messages, mut rows) = (String::new(), String::new());
+        for (kind, id, qty, bid) in day {
+            messages += &format!("1,{kind},{id},{qty},100,1\n");
+            rows += &format!("200,5,100,{bid}\n");
+        }
+        let mut flow = LobsterFlow::new(Survey::default());
+        let mut out = Vec::new();
+        for read in LobsterDay::new(messages.as_bytes(), rows.as_bytes(), "test") {
+            let (message, row) = read.expect("it can be read");
+            flow.push(&message, &row, &mut out);
+        }
+        let of_bids = |item: &FlowItem| match item {
+            FlowItem::Event(event) if event.side == Side::Buy => {
+                Some((event.kind, event.source_order_id, event.qty.0))
+            }
+            _ => None,
+        };
+        out.iter().filter_map(of_bids).collect()
+    }
+
+    #[test]
+    fn a_deletion_of_a_part_of_an_anonymous_seed_reduces_it_and_one_of_all_deletes_it() {
+        let seed = ANONYMOUS_ID_FIRST;
+        // Two orders from before the file leave a level that is one seed.
+        let day = [(3, 7, 20, 30), (1, 9, 5, 35), (3, 8, 30, 5)];
+        let want = [
+            (FlowKind::Seed, seed + 1, 50),
+            (FlowKind::PartialCancel, seed + 1, 20),
+            (FlowKind::Add, 9, 5),
+            (FlowKind::Delete, seed + 1, 30),
+        ];
+        let got = events(&day);
+        let is_one = |(kind, id, qty): &(FlowKind, u64, u64)| (*kind, *id >= seed, *qty);
+        assert_eq!(
+            got.iter().map(is_one).collect::<Vec<_>>(),
+            want.iter().map(is_one).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn a_deletion_of_less_than_an_order_has_leaves_nothing_of_it() {
+        let got = events(&[(1, 9, 30, 30), (3, 9, 20, 0)]);
+        let want =
+            [(FlowKind::Add, 9, 30), (FlowKind::PartialCancel, 9, 20), (FlowKind::Vanish, 9, 10)];
+        assert_eq!(got, want);
+    }
 }

@@ -65,6 +65,13 @@ pub(super) struct Fit {
     pub(super) scale: Scale,
 }
 
+/// Returns the reason that an instrument is not published by its definition; `None` if it fits.
+/// [`UnfitReason::TooMany`] depends on others and is none of these.
+#[must_use]
+pub fn unfit_reason(listing: &Listing) -> Option<UnfitReason> {
+    fit(listing).err()
+}
+
 /// Returns the form of an instrument in ITCH, or the reason that it has none.
 pub(super) fn fit(listing: &Listing) -> Result<Fit, UnfitReason> {
     let text = listing.symbol.0;

@@ -27,7 +27,7 @@ mod store;
 mod tests;
 
 pub use channel::{Channel, ChannelSink};
-pub use fit::UnfitReason;
+pub use fit::{UnfitReason, unfit_reason};
 pub use publication::{Publication, PublishCounts};
 pub use requests::{Refusal, RequestServer};
 pub use snapshot::put_snapshot;

@@ -29,6 +29,7 @@ use crate::calendar::parse_phase;
 use crate::endpoint::{DIR_VARIABLE, Endpoint, Login, dir_of, hex, key_file_name};
 use crate::explain::contradictions;
 use crate::keygen::{parse_32, read_public_key};
+use crate::published::told_as_unfit;
 use crate::standing::AcceptedDefinitions;
 use crate::units;
 
@@ -330,6 +331,11 @@ pub(super) fn instrument(
     defined.or_else(|error| Err(refused_instrument(login, &definition, error)?))?;
     // Commands find instruments on the status page, which a definition reaches a moment later. A
     // page that cannot be read is the next command's matter.
+    if standing.is_none()
+        && let Some(note) = told_as_unfit(&definition)
+    {
+        eprintln!("weir: {note}");
+    }
     let name = definition.symbol.to_string();
     let is_there = |page: &StatusPage| page.instrument(&name).map(drop);
     let _ = login.endpoint.status_until(is_there);
@@ -754,6 +760,29 @@ mod tests {
             let line = <Line as clap::Parser>::try_parse_from(&words).unwrap();
             let definition = line.instrument.definition(None).unwrap();
             assert_eq!((definition.price_max, definition.fields), (Price(want), NEW), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn an_instrument_by_defaults_is_published_and_the_reason_of_another_is_told() {
+        for (words, wants) in [
+            (&["--symbol", "AAPL"][..], None),
+            (&["--symbol", "AAPL", "--price-exponent", "-4"], None),
+            (&["--symbol", "NINE99999"], Some("longer than eight")),
+            (&["--symbol", "AAPL", "--qty-max", "1099511627776"], Some("largest order")),
+            (&["--symbol", "AAPL", "--price-max", "1000000000000"], Some("highest price")),
+            (&["--symbol", "AAPL", "--price-exponent", "-8"], Some("tick is finer")),
+        ] {
+            let words = [&["weir", "--id", "1"], words].concat();
+            let line = <Line as clap::Parser>::try_parse_from(&words).unwrap();
+            let told = told_as_unfit(&line.instrument.definition(None).unwrap());
+            match wants {
+                None => assert_eq!(told, None, "{words:?}"),
+                Some(wants) => {
+                    let told = told.expect("it is left out");
+                    assert!(told.contains(wants) && told.contains(words[4]), "{told}");
+                }
+            }
         }
     }
 
