@@ -1,7 +1,6 @@
 //! The client against a node that follows a script: logon, resume, gaps, retransmission, pages.
 //!
-//! The script runs in a thread over a real socket and asserts the client's messages; the client's
-//! handling of the answers is asserted here. No clock decides any outcome.
+//! The script asserts the client's messages over a real socket. No clock decides an outcome.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 

@@ -1,8 +1,8 @@
 //! Merges adjacent segments into one: the latest state over their union, one block per step.
 //!
 //! First the keys are read, newest segment first, to find the rows that are the last of their
-//! record or an end; then the rows are copied, oldest first. Changes after the last input do not count: a
-//! source that voids its latest changes may make an earlier state valid again.
+//! record or an end; then the rows are copied, oldest first. Changes after the last input do not
+//! count: a source that voids its latest changes may make an earlier state valid again.
 //!
 //! ```text
 //! crash                             | the next start finds

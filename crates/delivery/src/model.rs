@@ -1,8 +1,9 @@
 //! A naive order store: all changes in a list, each answer a scan of the whole list.
 //!
 //! The oracle of the store's tests. It keeps everything and has neither index nor floor. An end
-//! keeps its place beside a later tombstone or a row of other keys. The model makes no LEAVE rows: which of them a store sends depends on its rings, but the rows that a reader ends
-//! up with do not.
+//! keeps its place beside a later tombstone or a row of other keys. The model makes no LEAVE rows:
+//! which of them a store sends depends on its rings, but the rows that a reader ends up with do
+//! not.
 
 use std::collections::BTreeMap;
 

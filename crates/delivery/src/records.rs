@@ -10,8 +10,8 @@
 //! a map of chunks: the few  a chunk for each number or none, the highest
 //! old records               number last
 //! ```
-//! The window moves up with the highest number and pushes what is below it into the map. Its length
-//! bounds the memory of holes between numbers, however far a source spreads them.
+//! The window moves up with the highest number and pushes the chunks below it into the map. Its
+//! length bounds the memory of holes between numbers, however far a source spreads them.
 //!
 //! INVARIANT: all chunks of the map are below the window, and none of them is empty.
 

@@ -412,7 +412,7 @@ impl<D: Disk, S: Disk> FoundPartition<D, S> {
         let (mut log, report) = log.open().context("the command log")?;
         tell(place.engine.partition_id, &report, &mut notes);
         let snapshot = base.engine.position();
-        match bring_to_end(base, place, &mut log, events, &mut notes) {
+        match bring_to_end(Beginning { base, place, events }, &mut log, &mut notes) {
             Ok((Base { engine, event_count }, events)) => {
                 Ok(Rebuilt { engine, log, events, event_count, snapshot, notes })
             }
@@ -424,14 +424,20 @@ impl<D: Disk, S: Disk> FoundPartition<D, S> {
     }
 }
 
+/// The beginning of an engine and its event log when the command log is open.
+struct Beginning<D, S> {
+    base: Base,
+    place: OlderBases<S>,
+    events: FoundEvents<D>,
+}
+
 /// Brings the engine and the event log to the end of the open command log.
 fn bring_to_end<D: Disk, S: Disk>(
-    mut base: Base,
-    mut place: OlderBases<S>,
+    beginning: Beginning<D, S>,
     log: &mut EmbeddedLog<D>,
-    events: FoundEvents<D>,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<(Base, EventLog<D>)> {
+    let Beginning { mut base, mut place, events } = beginning;
     let partition_id = place.engine.partition_id;
     // Only now: a refused start leaves all snapshots where they are.
     place.store.remove_after(Position(log.next_position().0 - 1))?;

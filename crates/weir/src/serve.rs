@@ -325,20 +325,7 @@ async fn live(
     let mut node = started.context("the start panicked")??;
     // Before the node is announced: a signal without a handler ends a process.
     let hangup = signal(SignalKind::hangup()).context("no handler for SIGHUP")?;
-    for note in node.start_notes() {
-        tracing::info!("{note}");
-    }
-    for one in node.recoveries() {
-        let (partition, position) = (one.partition_id.0, one.position.0);
-        let (snapshot, commands_applied) = (one.snapshot.0, one.commands_applied());
-        let seconds = one.time.as_secs_f64();
-        tracing::info!(partition, position, snapshot, commands_applied, seconds, "recovered");
-    }
-    let times = node.start_times();
-    let (gateway_seconds, order_state_seconds) =
-        (times.gateway.as_secs_f64(), times.order_state.as_secs_f64());
-    let seconds = times.whole.as_secs_f64();
-    tracing::info!(gateway_seconds, order_state_seconds, seconds, "views built");
+    tell_start(&node);
     assert!(side.status.set(node.status()).is_ok(), "a node starts once");
     side.health.enter(Stage::Running);
     manager.tell_ready();
@@ -373,7 +360,25 @@ async fn live(
     outcome.and(stopped.context("a thread panicked"))
 }
 
-/// Lets a start that was told to stop come to its end, and stops what it started: its logs are open,
+/// Tells how far each partition was recovered, and the times of the start.
+fn tell_start(node: &Node) {
+    for note in node.start_notes() {
+        tracing::info!("{note}");
+    }
+    for one in node.recoveries() {
+        let (partition, position) = (one.partition_id.0, one.position.0);
+        let (snapshot, commands_applied) = (one.snapshot.0, one.commands_applied());
+        let seconds = one.time.as_secs_f64();
+        tracing::info!(partition, position, snapshot, commands_applied, seconds, "recovered");
+    }
+    let times = node.start_times();
+    let (gateway_seconds, order_state_seconds) =
+        (times.gateway.as_secs_f64(), times.order_state.as_secs_f64());
+    let seconds = times.whole.as_secs_f64();
+    tracing::info!(gateway_seconds, order_state_seconds, seconds, "views built");
+}
+
+/// Lets a start that was told to stop come to its end, and stops the node: its logs are open,
 /// without closing marks, and it may have sessions already. A second signal ends the process as a
 /// kill would.
 async fn end_start(

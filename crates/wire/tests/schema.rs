@@ -233,7 +233,8 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
     same! {
         "side" Side, "ordType" OrdType, "timeInForce" TimeInForce, "execType" ExecType,
         "ordStatus" OrdStatus, "selfTradePrevention" SelfTradePrevention, "liquidity" Liquidity,
-        "phase" Phase, "phaseReached" PhaseReached, "phaseCause" PhaseCause, "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
+        "phase" Phase, "phaseReached" PhaseReached, "phaseCause" PhaseCause,
+        "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
         "role" Role, "credentialKind" CredentialKind, "ackLevel" AckLevel,
         "subscriptionKind" SubscriptionKind, "subscriptionStatus" SubscriptionStatus,
         "subscriptionAction" SubscriptionAction, "marketContent" MarketContent,

@@ -270,7 +270,8 @@ mod tests {
             told(reports),
             [
                 format!("{PAGE}:3: names `one`, which was skipped: it needs ptrace"),
-                "docs/testing/a.md:1: names `it_is_kept_as_it_was`, which was skipped: it needs FUSE"
+                "docs/testing/a.md:1: names `it_is_kept_as_it_was`, which was skipped: it needs \
+                 FUSE"
                     .to_owned(),
             ]
         );

@@ -14,7 +14,7 @@ use weir_wire::reference::{
 use weir_wire::{Definition, Event, Request};
 
 use super::entry::is_price_fine;
-use super::sweep::Asked;
+use super::sweep::SweepRequest;
 use super::{Account, Halt, Instrument, NaiveEngine, Order, Session, TradingRule};
 use crate::config::{CASH_LIMIT, EventSink, ORDER_QTY_LIMIT, POSITION_LIMIT};
 use crate::digest;
@@ -452,7 +452,7 @@ impl NaiveEngine {
         };
         if cancels {
             self.rules.push(TradingRule::KillCancels);
-            self.begin_asked(Asked::Kill(*m), out);
+            self.begin_sweep_request(SweepRequest::Kill(*m), out);
         } else {
             self.say_done(request, 0, out);
         }
@@ -499,7 +499,7 @@ impl NaiveEngine {
             return Err(Reason::UnknownInstrument);
         }
         self.check_sweep(m.session_id)?;
-        self.begin_asked(Asked::Cancel(*m), out);
+        self.begin_sweep_request(SweepRequest::Cancel(*m), out);
         Ok(())
     }
 

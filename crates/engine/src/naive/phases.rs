@@ -198,18 +198,7 @@ impl NaiveEngine {
         }
         self.say_phase(instrument_id, to, why, out);
         if to == Phase::ClosingCall {
-            for rec in self.recs_of(|order| {
-                order.now.instrument_id == instrument_id && order.place == OrderLocation::Parked
-            }) {
-                let now = self.orders[&rec].now;
-                if self.is_killed(now.session_id, &now) {
-                    self.rules.push(TradingRule::KilledParkedEnds);
-                    self.end(rec, &News::of(ExecType::Canceled, Reason::Killed, RequestNo(0)), out);
-                    ended_count += 1;
-                } else {
-                    self.stand(rec);
-                }
-            }
+            ended_count += self.stand_parked(instrument_id, out);
         }
         if to == Phase::Closed {
             let over: Vec<Rec> = self.recs_of(|order| {
@@ -228,6 +217,25 @@ impl NaiveEngine {
             instrument.traded.extend(recalled);
         }
         self.trigger_stops(instrument_id, out);
+        ended_count
+    }
+
+    /// Puts the parked orders of an instrument into its closing call; returns the number of those
+    /// that ended instead, because they are killed.
+    fn stand_parked<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) -> u64 {
+        let mut ended_count = 0;
+        for rec in self.recs_of(|order| {
+            order.now.instrument_id == instrument_id && order.place == OrderLocation::Parked
+        }) {
+            let now = self.orders[&rec].now;
+            if self.is_killed(now.session_id, &now) {
+                self.rules.push(TradingRule::KilledParkedEnds);
+                self.end(rec, &News::of(ExecType::Canceled, Reason::Killed, RequestNo(0)), out);
+                ended_count += 1;
+            } else {
+                self.stand(rec);
+            }
+        }
         ended_count
     }
 

@@ -21,7 +21,7 @@ use crate::sweep::{firm_sweeps_max, tick_visits_max};
 pub(super) struct Sweep {
     session_id: SessionId,
     /// The request; `None` for a lost session.
-    request: Option<Asked>,
+    request: Option<SweepRequest>,
     /// The highest record at the time of the command.
     last_rec: u64,
     /// The last visit.
@@ -31,18 +31,18 @@ pub(super) struct Sweep {
 
 /// A request that ends orders in steps.
 #[derive(Clone, Copy)]
-pub(super) enum Asked {
+pub(super) enum SweepRequest {
     /// A mass cancel.
     Cancel(MassCancel),
     /// A kill switch that cancels.
     Kill(KillSwitch),
 }
 
-impl Asked {
+impl SweepRequest {
     fn request(self) -> Request {
         match self {
-            Asked::Cancel(m) => Request::MassCancel(m),
-            Asked::Kill(m) => Request::KillSwitch(m),
+            SweepRequest::Cancel(m) => Request::MassCancel(m),
+            SweepRequest::Kill(m) => Request::KillSwitch(m),
         }
     }
 
@@ -52,23 +52,23 @@ impl Asked {
 
     fn cl_ord_id(self) -> ClOrdId {
         match self {
-            Asked::Cancel(m) => m.cl_ord_id,
-            Asked::Kill(_) => ClOrdId::NONE,
+            SweepRequest::Cancel(m) => m.cl_ord_id,
+            SweepRequest::Kill(_) => ClOrdId::NONE,
         }
     }
 
     /// The only instrument; zero for all.
     fn instrument_id(self) -> InstrumentId {
         match self {
-            Asked::Cancel(m) => m.instrument_id,
-            Asked::Kill(_) => InstrumentId(0),
+            SweepRequest::Cancel(m) => m.instrument_id,
+            SweepRequest::Kill(_) => InstrumentId(0),
         }
     }
 
     fn reason(self) -> Reason {
         match self {
-            Asked::Cancel(_) => Reason::MassCancel,
-            Asked::Kill(_) => Reason::Killed,
+            SweepRequest::Cancel(_) => Reason::MassCancel,
+            SweepRequest::Kill(_) => Reason::Killed,
         }
     }
 }
@@ -136,7 +136,7 @@ impl StepRule {
 type Visit = (usize, Rec);
 
 impl NaiveEngine {
-    pub(super) fn begin_asked<S: EventSink>(&mut self, asked: Asked, out: &mut S) {
+    pub(super) fn begin_sweep_request<S: EventSink>(&mut self, asked: SweepRequest, out: &mut S) {
         let sweep = Sweep {
             session_id: asked.request().session_id(),
             request: Some(asked),
@@ -357,7 +357,7 @@ impl NaiveEngine {
     fn is_entered(&self, sweep: &Sweep, session_id: SessionId, session: &Session) -> bool {
         let m = match &sweep.request {
             None => return session_id == sweep.session_id,
-            Some(Asked::Kill(m)) => {
+            Some(SweepRequest::Kill(m)) => {
                 return match m.scope {
                     KillScope::All => true,
                     KillScope::Firm => session.firm_id == FirmId(m.id),
@@ -367,7 +367,7 @@ impl NaiveEngine {
                     KillScope::Session => session_id == SessionId(m.id),
                 };
             }
-            Some(Asked::Cancel(m)) => m,
+            Some(SweepRequest::Cancel(m)) => m,
         };
         match m.scope {
             MassCancelScope::Session => session_id == sweep.session_id,
@@ -384,10 +384,10 @@ impl NaiveEngine {
 
     fn is_covered(&self, sweep: &Sweep, order: &Order) -> bool {
         sweep.request.is_none_or(|asked| match asked {
-            Asked::Kill(m) => {
+            SweepRequest::Kill(m) => {
                 m.scope != KillScope::Account || order.now.account_id == AccountId(m.id)
             }
-            Asked::Cancel(m) => {
+            SweepRequest::Cancel(m) => {
                 (m.scope != MassCancelScope::Account || order.now.account_id == m.account_id)
                     && (m.instrument_id.0 == 0 || m.instrument_id == order.now.instrument_id)
             }
@@ -439,8 +439,8 @@ impl NaiveEngine {
             let lost = (MassCancelScope::Session.code(), 0);
             let scope = sweep.request.map_or(lost, |asked| {
                 let m = match asked {
-                    Asked::Cancel(m) => m,
-                    Asked::Kill(m) => {
+                    SweepRequest::Cancel(m) => m,
+                    SweepRequest::Kill(m) => {
                         return match m.scope {
                             KillScope::All => (MassCancelScope::Instrument.code(), 0),
                             KillScope::Firm => (MassCancelScope::Firm.code(), m.id),
@@ -460,11 +460,11 @@ impl NaiveEngine {
             sweep_word(&SweepParts {
                 place,
                 session_id: sweep.session_id,
-                request_no: sweep.request.map_or(RequestNo(0), Asked::request_no),
-                is_of_kill: matches!(sweep.request, Some(Asked::Kill(_))),
-                cl_ord_id: sweep.request.map(Asked::cl_ord_id).unwrap_or_default(),
+                request_no: sweep.request.map_or(RequestNo(0), SweepRequest::request_no),
+                is_of_kill: matches!(sweep.request, Some(SweepRequest::Kill(_))),
+                cl_ord_id: sweep.request.map(SweepRequest::cl_ord_id).unwrap_or_default(),
                 scope,
-                instrument_id: sweep.request.map_or(InstrumentId(0), Asked::instrument_id).0,
+                instrument_id: sweep.request.map_or(InstrumentId(0), SweepRequest::instrument_id).0,
                 bound: Rec(sweep.last_rec),
                 next,
                 ended_count: sweep.ended_count,

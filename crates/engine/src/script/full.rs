@@ -139,6 +139,15 @@ impl Script<'_> {
         }
     }
 
+    fn order_type(&mut self) -> OrdType {
+        match self.byte() {
+            0..=175 => OrdType::Limit,
+            176..=199 => OrdType::Market,
+            200..=227 => OrdType::Stop,
+            _ => OrdType::StopLimit,
+        }
+    }
+
     fn full_order(&mut self) -> Command {
         let session_id = self.entering_session();
         let instrument_id = self.instrument();
@@ -148,12 +157,7 @@ impl Script<'_> {
         {
             return command;
         }
-        let ord_type = match self.byte() {
-            0..=175 => OrdType::Limit,
-            176..=199 => OrdType::Market,
-            200..=227 => OrdType::Stop,
-            _ => OrdType::StopLimit,
-        };
+        let ord_type = self.order_type();
         let is_stop = matches!(ord_type, OrdType::Stop | OrdType::StopLimit);
         let time_in_force = self.time_in_force(phase, ord_type);
         let is_standing =

@@ -177,15 +177,15 @@ fn deep(session: u64) -> Vec<Vec<u8>> {
     packets
 }
 
-/// The place of a block.
-struct Place {
+/// The session and number of a block.
+struct BlockNumber {
     session: u64,
     number: u64,
 }
 
 /// A block of an aggregator: `start` up to its number, then one message.
-fn block(framing: &Framing, start: &[u8], place: Place, message: &[u8]) -> Vec<u8> {
-    let Place { session, number } = place;
+fn block(framing: &Framing, start: &[u8], at: BlockNumber, message: &[u8]) -> Vec<u8> {
+    let BlockNumber { session, number } = at;
     let mut block = start.to_vec();
     block.extend(u32::try_from(number).expect("few").to_be_bytes());
     block.push(1);
@@ -209,7 +209,7 @@ fn opra(session: u64) -> Vec<Vec<u8>> {
             message.extend(b"AAPL \0A\x0f\x18B");
             message.resize(MessageHeader::LEN + LongQuote::LEN, 0);
         }
-        block(&OPRA, &[6, 0, 0, b'O', b' ', 0], Place { session, number }, &message)
+        block(&OPRA, &[6, 0, 0, b'O', b' ', 0], BlockNumber { session, number }, &message)
     };
     (1..=PACKETS).map(packet).collect()
 }
@@ -220,7 +220,7 @@ fn cqs(session: u64) -> Vec<Vec<u8>> {
         let mut message = len.to_be_bytes().to_vec();
         message.extend(if number == 1 { b"CA" } else { b"QQ" });
         message.resize(usize::from(len), b' ');
-        block(&CTA, &[1, 0, 0, b'Q', b'O'], Place { session, number }, &message)
+        block(&CTA, &[1, 0, 0, b'Q', b'O'], BlockNumber { session, number }, &message)
     };
     (1..=PACKETS).map(packet).collect()
 }
