@@ -491,12 +491,19 @@ impl TailReader {
 
     /// Moves to record `wanted`.
     pub fn seek(&mut self, wanted: u64) -> Seek {
-        let mut moved = self.clone();
-        let found = moved.seek_at_oldest(wanted);
-        if found == Seek::Done {
-            *self = moved;
+        loop {
+            let mut moved = self.clone();
+            match moved.seek_at_oldest(wanted) {
+                Seek::Done => {
+                    *self = moved;
+                    return Seek::Done;
+                }
+                // Its segment was found too late, and the walk began at an overwritten place, while
+                // the record is retained: the writer went round meanwhile.
+                Seek::Lapped { oldest } if oldest <= wanted => spin_loop(),
+                other => return other,
+            }
         }
-        found
     }
 
     /// Returns the number of the next record to read.
