@@ -134,11 +134,7 @@ pub(crate) fn not_passed(tree: &Tree, output: &str) -> Vec<Finding> {
 /// Returns the named tests that were skipped, whole or in part, by the lines of their reports:
 /// program, test, need and reason, between tabs (`crates/skip`). They prove nothing here.
 pub(crate) fn skipped(tree: &Tree, reports: &str) -> Vec<Finding> {
-    let report = |line| {
-        let [_, test, need, _] = <[&str; 4]>::try_from(tabbed(line)).ok()?;
-        Some((test.rsplit("::").next()?, need))
-    };
-    let needs: BTreeMap<&str, &str> = reports.lines().filter_map(report).collect();
+    let needs: BTreeMap<&str, &str> = reports.lines().filter_map(skipped_test).collect();
     let named = on_operators_page(tree).chain(on_testing_pages(tree));
     let found = named.filter_map(|named| {
         let need = needs.get(named.name)?;
@@ -147,8 +143,11 @@ pub(crate) fn skipped(tree: &Tree, reports: &str) -> Vec<Finding> {
     found.collect()
 }
 
-fn tabbed(line: &str) -> Vec<&str> {
-    line.split('\t').collect()
+/// Returns the test's name and its need if it is a line of a report.
+fn skipped_test(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.split('\t').skip(1);
+    let (test, need) = (words.next()?, words.next()?);
+    Some((test.rsplit("::").next()?, need))
 }
 
 /// Returns the test's name if it is a line such as `test module::name ... ok`.
