@@ -1,6 +1,7 @@
 #!/bin/sh
 # The Python package against a real node: builds the wheel and the node in the development profile,
-# installs the wheel into an environment below the build cache, runs the tests. The environment's
+# installs the wheel into an environment below the build cache, runs the tests. The node is built as
+# for the workspace's tests, so that after them there is nothing to build. The environment's
 # packages are pinned in requirements-test.txt; it is made anew when that file or Python changes.
 # Further arguments go to pytest.
 set -eu
@@ -20,7 +21,7 @@ if ! cmp -s "$wanted" "$home/installed.txt" || ! "$venv/bin/python3" -c '' 2>/de
 fi
 
 rm -rf "$home/wheels"
-cargo build --quiet -p weir
+cargo test --quiet --workspace --no-run --test packaging
 "$venv/bin/maturin" build --quiet --manifest-path python/Cargo.toml \
     --interpreter "$venv/bin/python3" --out "$home/wheels"
 "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check --no-deps \
