@@ -14,7 +14,7 @@ use weir_wire::{Event, PlainEvent};
 
 use crate::config::EventSink;
 use crate::digest;
-use crate::engine::Engine;
+use crate::engine::{Engine, OrderQueue, QueuedOrder};
 use crate::index::{NIL, Slot};
 use crate::matching::status_of_live;
 use crate::outcomes::RepeatRequester;
@@ -165,6 +165,28 @@ impl Engine {
         live.extend(slots.into_iter().map(|slot| self.state_of_order(slot)));
         live.sort_unstable_by_key(|event| event.rec);
         live
+    }
+
+    /// Returns each live order with its queue, those of a queue and price in time priority.
+    #[must_use]
+    pub fn queued_orders(&self) -> Vec<QueuedOrder> {
+        use OrderQueue::{Book, Market, Parked, Stop};
+        const QUEUES: [OrderQueue; 7] = [Market, Book, Market, Book, Stop, Stop, Parked];
+        let mut queued = Vec::with_capacity(self.orders.live_count() as usize);
+        for instrument in self.instruments.rows() {
+            for (side, queue) in instrument.queues().into_iter().zip(QUEUES) {
+                for level in side.best_first() {
+                    let mut slot = self.levels[level].head;
+                    while slot != NIL {
+                        let (state, shown_qty) =
+                            (self.state_of_order(slot), self.orders[slot].shown());
+                        queued.push(QueuedOrder { state, queue, shown_qty });
+                        slot = self.orders[slot].level_next;
+                    }
+                }
+            }
+        }
+        queued
     }
 
     fn state_of_order(&self, slot: Slot) -> OrderEvent {

@@ -98,6 +98,30 @@ pub struct InstrumentState {
     pub uncrossed_price: Option<Price>,
 }
 
+/// The queue of an instrument in which a live order is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderQueue {
+    /// The book's limit orders.
+    Book,
+    /// The market orders of a call.
+    Market,
+    /// The stops that wait for their price.
+    Stop,
+    /// The orders that wait for the closing call.
+    Parked,
+}
+
+/// A live order with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedOrder {
+    /// Its state, as in [`Engine::live_orders`].
+    pub state: OrderEvent,
+    /// Its queue.
+    pub queue: OrderQueue,
+    /// The quantity that the book shows, or would show.
+    pub shown_qty: Qty,
+}
+
 /// The public state of a live order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderState {

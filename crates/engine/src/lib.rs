@@ -63,7 +63,8 @@ pub const RULES_VERSION: u32 = 5;
 
 pub use config::{EngineConfig, EventSink, Memory};
 pub use engine::{
-    Engine, InstrumentState, Level, OrderState, PositionTotals, SessionState, Totals,
+    Engine, InstrumentState, Level, OrderQueue, OrderState, PositionTotals, QueuedOrder,
+    SessionState, Totals,
 };
 pub use script::fuzz_commands;
 pub use snapshot::SnapshotError;

@@ -30,6 +30,12 @@ impl Calendar {
         Calendar { begins_hour: begins_hour % 24 }
     }
 
+    /// Returns the hour of UTC at which its days begin, 0 to 23.
+    #[must_use]
+    pub fn begins_hour(self) -> u8 {
+        self.begins_hour
+    }
+
     /// Returns the beginning of the day of a time.
     #[must_use]
     pub fn midnight(self, time: Nanos) -> Nanos {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 use weir_partition::event_reader::{EventReader, PastRead, ReadEvent};
 use weir_partition::lineage::{Lineage, PassedEnds};
-use weir_partition::state_bytes::{StateBytes, put_number};
+use weir_types::state_bytes::{StateBytes, put_number};
 use weir_types::{
     ClOrdId, Epoch, EventNo, FirmId, Nanos, PartitionId, PhaseReached, Position, RequestNo,
     SessionId,

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use weir_partition::state_bytes::{StateBytes, put_ascending, put_number};
+use weir_types::state_bytes::{StateBytes, put_ascending, put_number};
 
 /// The number of records of a chunk, the unit of allocation and of dropping.
 pub(super) const CHUNK_LEN: usize = 1024;

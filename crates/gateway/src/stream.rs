@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use weir_partition::lineage::{Lineage, PassedEnds, ReaderPosition, Verdict};
-use weir_partition::state_bytes::{StateBytes, put_ascending, put_number};
+use weir_types::state_bytes::{StateBytes, put_ascending, put_number};
 use weir_types::{Epoch, EventNo, Reason, RequestNo};
 
 use crate::plant::{self, Plant};

@@ -635,7 +635,6 @@ impl Config {
             }
         }
         self.retention.check(self.log.segment_bytes, self.events.segment_bytes)?;
-        self.retention.check_publisher(self.market_publisher.is_some())?;
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
         if let Some(cold) = &self.delivery.cold {
             let has_sources = self.ingest.as_ref().is_some_and(|i| !i.sources.is_empty());

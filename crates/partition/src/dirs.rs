@@ -1,5 +1,5 @@
 //! The paths of a node's files: a directory for each partition, and in it one each for its command
-//! log, its event log, its snapshots and the gateway's checkpoints.
+//! log, its event log, its snapshots, and the checkpoints of gateway and market publisher.
 
 use std::path::{Path, PathBuf};
 
@@ -78,6 +78,12 @@ impl PartitionDirs {
     #[must_use]
     pub fn checkpoints(&self) -> PathBuf {
         self.root.join("gateway")
+    }
+
+    /// Returns the directory of the market publisher's checkpoints.
+    #[must_use]
+    pub fn publisher(&self) -> PathBuf {
+        self.root.join("publisher")
     }
 
     /// Returns the snapshots' directory.

@@ -263,11 +263,8 @@ impl Records for EventRecords {
         }
     }
 
-    /// Returns the position of the command that caused an event: every event begins with it.
     fn position_of(record: &[u8]) -> Position {
-        let raw = parse_message(record).expect("the event log holds our own messages");
-        let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
-        Position(u64::from_le_bytes(*position))
+        position_of(record)
     }
 
     fn reopen(&mut self) {
@@ -278,6 +275,17 @@ impl Records for EventRecords {
         }
         self.in_tail = false;
     }
+}
+
+/// Returns the position of the command that caused an event: every event begins with it.
+///
+/// # Panics
+/// When the bytes are no message of ours, of which the event log has no others.
+#[must_use]
+pub fn position_of(record: &[u8]) -> Position {
+    let raw = parse_message(record).expect("the event log holds our own messages");
+    let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
+    Position(u64::from_le_bytes(*position))
 }
 
 impl EventRecords {

@@ -13,8 +13,7 @@
 //! * [`event_reader`]: a view's cursor in the events, in memory or in the files ([`event_files`]);
 //!   [`history`]: the thread that reads files for a reader that must not wait, and hands over
 //!   [`past_records`]. [`lineage`]: the epochs of a partition and the surviving part of each.
-//!   [`stage_clock`]: stage stamps as times. [`state_bytes`]: the bytes of a view's state.
-//!   [`plant`]: planted bugs.
+//!   [`stage_clock`]: stage stamps as times. [`plant`]: planted bugs.
 //!
 //! INVARIANT: no reader of a partition's events can make the partition wait.
 
@@ -38,7 +37,6 @@ pub mod retention;
 pub mod shadow;
 pub mod shadow_agent;
 pub mod stage_clock;
-pub mod state_bytes;
 mod tick_pace;
 
 pub use agent::{Partition, PartitionCounts, PartitionFigures, PartitionParts};

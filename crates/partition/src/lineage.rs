@@ -14,10 +14,10 @@
 //! INVARIANT: the numbers of a trail only increase.
 
 use weir_log::EpochChange;
+use weir_types::state_bytes::{StateBytes, put_number};
 use weir_types::{Epoch, Epochs, Position, Survival};
 
 use crate::event_reader::assert_kept;
-use crate::state_bytes::{StateBytes, put_number};
 
 /// A partition's epochs up to the event that was read last.
 #[derive(Clone, Debug)]

@@ -504,6 +504,12 @@ impl RecoveredPartition {
         self.dirs.checkpoints()
     }
 
+    /// Returns the directory of the market publisher's checkpoints.
+    #[must_use]
+    pub fn publisher_dir(&self) -> PathBuf {
+        self.dirs.publisher()
+    }
+
     /// Returns the number of events so far, which is the newest event's number.
     #[must_use]
     pub fn event_count(&self) -> u64 {

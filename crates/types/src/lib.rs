@@ -14,6 +14,7 @@
 //! * [`decimal`](mod@decimal): mantissas as decimal text.
 //! * [`epochs`]: the epochs of a history, and the part of each that survives its losses.
 //! * [`hex`]: bytes as hexadecimal text.
+//! * [`state_bytes`]: the bytes of a view's state.
 
 pub mod change_id;
 mod codes;
@@ -26,6 +27,7 @@ pub mod market;
 pub mod num;
 pub mod order;
 pub mod reason;
+pub mod state_bytes;
 pub mod wall_offset;
 
 pub use change_id::ChangeId;

@@ -139,6 +139,7 @@ const NODE_KNOWS: &[&str] = &[
     "wire",
     "io",
     "log",
+    "engine",
     "probe",
     "tls",
     "client",

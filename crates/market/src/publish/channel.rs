@@ -40,6 +40,15 @@ impl Channel {
         Channel { messages_max, len_max, open: None, before: None, packets, is_live: false }
     }
 
+    /// Goes on with a session whose messages before `next_sequence` were sent earlier; they are not
+    /// stored, and a request for them is refused as one for messages that are gone.
+    pub fn continue_at(&mut self, session: MoldSession, next_sequence: u64) {
+        self.begin(session);
+        if let Some(kept) = &mut self.open {
+            kept.store.clear_before(next_sequence);
+        }
+    }
+
     /// Starts sending, beginning with the next message.
     pub fn go_live(&mut self) {
         self.is_live = true;

@@ -22,6 +22,7 @@ mod publication;
 mod requests;
 mod say;
 mod snapshot;
+mod state;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use fit::{UnfitReason, unfit_reason};
 pub use publication::{Publication, PublishCounts};
 pub use requests::{Refusal, RequestServer};
 pub use snapshot::put_snapshot;
+pub use state::{StandingOrder, StandingPlace, StateFault, fuzz_state};
 pub use store::{MESSAGE_LEN_MAX, SLOT_LEN, Store};
 
 use weir_feed::moldudp64::MoldSession;

@@ -9,17 +9,26 @@ use weir_types::{OrdType, Price, Qty, Rec, SelfTradePrevention, Side, TimeInForc
 
 /// The place of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum OrderLocation {
     /// Matching, or between the other places.
-    Incoming,
+    Incoming = 0,
     /// In the book.
-    Book,
+    Book = 1,
     /// In the book of a call as a market order, at no price.
-    Market,
+    Market = 2,
     /// Waiting for a trade at its stop price.
-    Stop,
+    Stop = 3,
     /// Waiting for the closing call.
-    Parked,
+    Parked = 4,
+}
+
+impl OrderLocation {
+    /// Returns the place with this code in a publication's state.
+    pub(super) fn from_code(code: u8) -> Option<OrderLocation> {
+        use OrderLocation::{Book, Incoming, Market, Parked, Stop};
+        [Incoming, Book, Market, Stop, Parked].into_iter().find(|place| *place as u8 == code)
+    }
 }
 
 /// A live order.

@@ -25,7 +25,7 @@ pub struct PublishCounts {
 }
 
 /// An instrument and the part of its book that messages depend on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Instrument {
     pub(super) listing: Listing,
     pub(super) fit: Result<Fit, UnfitReason>,
@@ -39,6 +39,19 @@ pub(super) struct Instrument {
 }
 
 impl Instrument {
+    /// Returns an instrument without orders.
+    pub(super) fn new(listing: Listing, locate: u16, phase: Phase) -> Instrument {
+        Instrument {
+            listing,
+            fit: fit(&listing),
+            locate,
+            phase,
+            bids: Prices::default(),
+            asks: Prices::default(),
+            parked: BTreeSet::new(),
+        }
+    }
+
     pub(super) fn prices_mut(&mut self, side: Side) -> &mut Prices {
         if side == Side::Buy { &mut self.bids } else { &mut self.asks }
     }
@@ -59,25 +72,25 @@ pub(super) struct Open {
 }
 
 /// The publisher of one partition's market.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Publication {
-    calendar: Calendar,
-    epoch: Epoch,
+    pub(super) calendar: Calendar,
+    pub(super) epoch: Epoch,
     pub(super) open: Option<Open>,
     pub(super) now: Nanos,
     pub(super) instruments: Vec<Instrument>,
-    by_id: HashMap<InstrumentId, usize, FxBuildHasher>,
+    pub(super) by_id: HashMap<InstrumentId, usize, FxBuildHasher>,
     pub(super) orders: Orders,
     /// The order that is being matched, if any.
     pub(super) incoming: Option<Rec>,
     pub(super) next_rank: u64,
     /// The next public numbers of orders, instruments and crosses in the session.
     pub(super) next_reference: u64,
-    next_locate: u16,
-    crosses: u64,
+    pub(super) next_locate: u16,
+    pub(super) crosses: u64,
     /// Instruments that are not closed.
-    awake: usize,
-    unfit: BTreeMap<InstrumentId, UnfitReason>,
+    pub(super) awake: usize,
+    pub(super) unfit: BTreeMap<InstrumentId, UnfitReason>,
     pub(super) counts: PublishCounts,
 }
 
@@ -276,18 +289,7 @@ impl Publication {
     }
 
     fn define_new(&mut self, listing: &Listing, out: &mut impl PublishSink) {
-        let index = self.instruments.len();
-        self.instruments.push(Instrument {
-            listing: *listing,
-            fit: fit(listing),
-            locate: 0,
-            phase: listing.phase,
-            bids: Prices::default(),
-            asks: Prices::default(),
-            parked: BTreeSet::new(),
-        });
-        self.by_id.insert(listing.instrument_id, index);
-        self.awake += usize::from(listing.phase != Phase::Closed);
+        let index = self.add_instrument(*listing, 0, listing.phase);
         self.list(index, out);
         if listing.phase == Phase::Continuous {
             self.begin_hours(out);

@@ -245,6 +245,11 @@ impl Instrument {
         self.fit.as_ref().ok().filter(|_| self.locate != 0)
     }
 
+    /// Returns true when ITCH can represent an order.
+    pub(super) fn is_sayable(&self, order: &Order) -> bool {
+        self.sayable(order).is_some()
+    }
+
     /// Returns an order in ITCH's form, if ITCH can represent it.
     fn sayable(&self, order: &Order) -> Option<Sayable<'_>> {
         let fit = self.published()?;

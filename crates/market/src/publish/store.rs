@@ -1,8 +1,8 @@
 //! The stored messages of a session for retransmission: the latest ones, by sequence number.
 //!
 //! Each message has a slot of the length of ITCH's longest message, so that lookups take constant
-//! time and memory is known in advance. INVARIANT: message n, if stored, is in slot n − 1 modulo
-//! the number of slots.
+//! time and memory is known in advance. INVARIANT: message n, if stored, is in slot n − f modulo
+//! the number of slots, where f is the first that can have been stored.
 
 /// Length of the longest message that can be stored, in bytes.
 pub const MESSAGE_LEN_MAX: usize = SLOT_LEN - 1;
@@ -18,13 +18,15 @@ pub struct Store {
     slots_max: usize,
     /// Messages so far, stored or not.
     count: u64,
+    /// Those of before the store, which were never stored.
+    before: u64,
 }
 
 impl Store {
     /// Creates an empty store of at most `messages_max` messages, at least one.
     #[must_use]
     pub fn new(messages_max: usize) -> Store {
-        Store { slots: Vec::new(), slots_max: messages_max.max(1), count: 0 }
+        Store { slots: Vec::new(), slots_max: messages_max.max(1), count: 0, before: 0 }
     }
 
     /// Returns the sequence number of the next message, from 1.
@@ -68,12 +70,18 @@ impl Store {
 
     /// Removes all messages; numbers restart, the memory stays allocated.
     pub fn clear(&mut self) {
+        self.clear_before(1);
+    }
+
+    /// Removes all messages; the next is `next_sequence`, from 1.
+    pub fn clear_before(&mut self, next_sequence: u64) {
         self.slots.clear();
-        self.count = 0;
+        self.count = next_sequence.saturating_sub(1);
+        self.before = self.count;
     }
 
     fn slot_of(&self, sequence: u64) -> usize {
         // The remainder is below the number of slots.
-        ((sequence - 1) % self.slots_max as u64) as usize
+        ((sequence - 1 - self.before) % self.slots_max as u64) as usize
     }
 }

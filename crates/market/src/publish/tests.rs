@@ -19,6 +19,24 @@ fn a_store_keeps_the_last_messages_by_number() {
     assert_eq!((store.oldest(), store.next_sequence(), store.get(3)), (1, 1, None));
 }
 
+#[test]
+fn a_store_that_goes_on_behind_earlier_messages_has_the_later_ones_by_number() {
+    for next in [1, 2, 3, 4, 1_000] {
+        let mut store = Store::new(3);
+        store.clear_before(next);
+        assert_eq!((store.oldest(), store.next_sequence()), (next, next));
+        for count in 1..=7 {
+            store.push(&message(next + count - 1));
+            let kept = count.min(3);
+            assert_eq!(store.oldest(), next + count - kept);
+            for number in store.oldest()..store.next_sequence() {
+                assert_eq!(store.get(number), Some(&message(number)[..]));
+            }
+            assert_eq!(store.get(store.oldest() - 1), None);
+        }
+    }
+}
+
 fn listing() -> Listing {
     Listing {
         instrument_id: InstrumentId(7),

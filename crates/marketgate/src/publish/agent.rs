@@ -1,8 +1,8 @@
 //! The publisher's agent: reads the partition's events, sends packets and answers requests.
 //!
 //! It reads at its own pace and never blocks the partition. A packet that the socket does not
-//! accept is not repeated; receivers can request it. After a restart the agent replays all earlier
-//! events, so that sequence numbers continue; it sends nothing until then.
+//! accept is not repeated; receivers can request it. After a restart the agent replays the events
+//! since a checkpoint, or all, so that sequence numbers continue; it sends nothing until then.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
@@ -84,9 +84,13 @@ impl PublishAgent {
     /// Creates an agent that has read no events yet.
     #[must_use]
     pub fn new(parts: PublishParts) -> PublishAgent {
-        let PublishParts { channel, server, sender, lines, requests, figures, .. } = parts;
+        let PublishParts { mut channel, server, sender, lines, requests, figures, .. } = parts;
+        let (events, numbers) = EventPublisher::new(parts.events);
+        if let Some(session) = numbers.session {
+            channel.continue_at(session, numbers.next);
+        }
         PublishAgent {
-            events: EventPublisher::new(parts.events),
+            events,
             channel,
             server,
             out: Out { sender, lines, figures, next_heartbeat: Nanos(0) },

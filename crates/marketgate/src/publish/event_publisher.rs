@@ -2,23 +2,27 @@
 //!
 //! The messages are a function of the events, so every reader derives the same messages under the
 //! same sequence numbers: the multicast agent and the snapshot server each read at their own pace.
-//! After a restart all earlier events are replayed, so that sequence numbers continue.
+//! After a restart the events since a checkpoint are replayed, or all, so that sequence numbers
+//! continue ([`super::checkpoint`]).
 
 use weir_feed::session_name::Calendar;
 use weir_market::publish::{Publication, PublishSink};
-use weir_partition::event_reader::{EventReader, ReadEvent, assert_kept};
-use weir_partition::holds::Hold;
-use weir_types::PartitionId;
+use weir_partition::event_reader::{EventReader, ReadEvent, assert_kept, position_of};
+use weir_types::{PartitionId, Position};
 use weir_wire::{Definition, Event};
 
+use super::checkpoint::PublishCheckpoint;
+use super::numbers::Numbers;
 use super::publish_event;
 
 /// The events to publish, with their partition, epochs and calendar.
 pub struct EventPublisherParts {
     /// The partition.
     pub partition_id: PartitionId,
-    /// The partition's events, from the first.
+    /// The partition's events, from the first retained one.
     pub events: EventReader,
+    /// The state with which to begin; without one, with the first event.
+    pub begins_with: Option<PublishCheckpoint>,
     /// The number of events at the start.
     pub event_count: u64,
     /// The beginnings of trading days.
@@ -40,21 +44,26 @@ pub(super) struct EventPublisher {
     publication: Publication,
     record: Vec<u8>,
     is_live: bool,
-    /// A book can only be built from the first event on: all are kept for the next start.
-    _beginning: Hold,
+    /// The position of the command that caused the last event.
+    position: Position,
 }
 
 impl EventPublisher {
-    /// Creates a reader that has read no events yet.
-    pub fn new(parts: EventPublisherParts) -> EventPublisher {
-        let publication = Publication::new(parts.calendar, parts.events.epoch());
-        EventPublisher {
-            publication,
-            record: Vec::with_capacity(512),
-            is_live: false,
-            _beginning: parts.events.hold("market publisher", 1),
-            parts,
-        }
+    /// Creates a reader that has read no events but those of its beginning; returns it with the
+    /// session and numbers at which it goes on.
+    pub fn new(mut parts: EventPublisherParts) -> (EventPublisher, Numbers) {
+        let (publication, numbers, position) = match parts.begins_with.take() {
+            Some(PublishCheckpoint { next, position, numbers, publication }) => {
+                parts.events.skip_to(next, publication.epoch());
+                (publication, numbers, position)
+            }
+            None => {
+                let publication = Publication::new(parts.calendar, parts.events.epoch());
+                (publication, Numbers::new(), Position::NONE)
+            }
+        };
+        let record = Vec::with_capacity(512);
+        (EventPublisher { publication, record, is_live: false, position, parts }, numbers)
     }
 
     /// Reads the next event and publishes it to `out`.
@@ -69,6 +78,7 @@ impl EventPublisher {
                 }
             }
         }
+        self.position = position_of(&self.record);
         let event = Event::decode(&self.record).expect("the event log holds our own messages");
         publish_event(&mut self.publication, self.parts.partition_id, &event, out);
         let is_definition = matches!(event, Event::Defined(_, Definition::DefineInstrument(_)));
@@ -81,6 +91,21 @@ impl EventPublisher {
     pub fn is_live(&mut self) -> bool {
         self.is_live |= self.parts.events.next_record() > self.parts.event_count;
         self.is_live
+    }
+
+    /// Returns the number of the next event.
+    pub fn next_record(&self) -> u64 {
+        self.parts.events.next_record()
+    }
+
+    /// Returns the position of the command that caused the last event.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The partition's events.
+    pub fn events(&self) -> &EventReader {
+        &self.parts.events
     }
 
     /// The state of the publication.
@@ -149,8 +174,10 @@ mod tests {
             partition_id: PartitionId(1),
             events: EventReader::new(&handle, dir.to_owned(), 1),
             event_count: EVENTS,
+            begins_with: None,
             calendar: Calendar::new(0),
         })
+        .0
     }
 
     proptest! {

@@ -23,6 +23,10 @@ weir_runtime::figures! {
         gauge published as "instruments",
         /// Orders with a price or quantity that ITCH cannot represent.
         counter unsayable_orders as "unsayable_total",
+        /// The newest event of the last checkpoint.
+        gauge checkpoint_event,
+        /// Checkpoints that could not be written.
+        counter checkpoint_failures,
         /// Events read.
         counter events,
         /// Packets sent, counted on each line.

@@ -5,15 +5,18 @@
 //! partition. [`weir_market::publish`] decides the messages and their sequence numbers.
 
 mod agent;
+pub mod checkpoint;
 mod event_publisher;
 mod figures;
+mod numbers;
 mod snapshots;
 mod translate;
 
 pub use agent::{PublishAgent, PublishParts};
+pub use checkpoint::{PublishCheckpoint, PublishCheckpointParts, PublishCheckpoints};
 pub use event_publisher::EventPublisherParts;
 pub use figures::{OmittedInstrument, PublishFigures, PublishReport};
 pub use snapshots::{
     SnapshotAgent, SnapshotFigures, SnapshotLimits, SnapshotParts, SnapshotReport,
 };
-pub use translate::publish_event;
+pub use translate::{StandingMarket, publish_event};

@@ -1,11 +1,42 @@
 //! Converts the partition's events to the input of a publication. The owners and client ids of
 //! orders are dropped here.
 
-use weir_market::publish::{Listing, OrderChange, Publication, PublishSink, Uncross};
-use weir_types::{PartitionId, Side};
+use weir_feed::session_name::Calendar;
+use weir_market::publish::{
+    Listing, OrderChange, Publication, PublishSink, StandingOrder, StandingPlace, Uncross,
+};
+use weir_types::{Epoch, Nanos, PartitionId, Phase, Side};
 use weir_wire::event::OrderEvent;
 use weir_wire::reference::DefineInstrument;
 use weir_wire::{Definition, Event, PlainEvent};
+
+/// A market at a moment, from which a publication begins when its events of before are not known.
+pub struct StandingMarket<I, O> {
+    /// The time of the newest event.
+    pub time: Nanos,
+    /// The epoch of the newest event.
+    pub epoch: Epoch,
+    /// The instruments of the partition, with their phases.
+    pub instruments: I,
+    /// The live orders with their places, in time priority where they are at one price.
+    pub orders: O,
+}
+
+impl<I, O> StandingMarket<I, O>
+where
+    I: IntoIterator<Item = (DefineInstrument, Phase)>,
+    O: IntoIterator<Item = (OrderEvent, StandingPlace)>,
+{
+    /// Returns its publication, which publishes nothing before the next epoch.
+    #[must_use]
+    pub fn publication(self, calendar: Calendar) -> Publication {
+        let StandingMarket { time, epoch, instruments, orders } = self;
+        let listings = instruments.into_iter().map(|(of, phase)| (listing_of(&of), phase));
+        let orders = orders.into_iter();
+        let orders = orders.map(|(event, place)| StandingOrder { state: change_of(&event), place });
+        Publication::of_market(calendar, epoch, time, listings, orders)
+    }
+}
 
 /// Publishes the public content of an event of `partition`; most events have none.
 pub fn publish_event(

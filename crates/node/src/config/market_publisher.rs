@@ -41,6 +41,9 @@ pub struct MarketPublisherSection {
     /// The hour in UTC at which a day and its session begin.
     #[serde(default)]
     pub day_begins_hour: u8,
+    /// The number of events between checkpoints, with which the next start begins.
+    #[serde(default = "default_checkpoint_every_events")]
+    pub checkpoint_every_events: u64,
     /// The TCP address for snapshots; not served without it.
     pub snapshots: Option<SocketAddr>,
     /// The user name for snapshots, up to 6 characters; without it any client may get them.
@@ -81,6 +84,10 @@ fn default_look_interval_us() -> u64 {
     100
 }
 
+fn default_checkpoint_every_events() -> u64 {
+    1_000_000
+}
+
 fn default_snapshots_clients_max() -> usize {
     16
 }
@@ -116,11 +123,18 @@ impl MarketPublisherSection {
         let (bytes, hour) = (self.packet_bytes as u64, u64::from(self.day_begins_hour));
         self.check_snapshots()?;
         let per_address = self.snapshot_limits().per_address_max as u64;
-        let ranges: [(&'static str, u64, u64, u64, &'static str); 9] = [
+        let ranges: [(&'static str, u64, u64, u64, &'static str); 10] = [
             ("market_publisher.hops", self.hops.into(), 0, 255, "0 to 255"),
             ("market_publisher.requests_per_second", per_second, 1, 1_000_000, "1 to 1000000"),
             ("market_publisher.messages_max", messages, 1_000, 1 << 30, "1000 to 1073741824"),
             ("market_publisher.packet_bytes", bytes, 100, 9_000, "100 to 9000"),
+            (
+                "market_publisher.checkpoint_every_events",
+                self.checkpoint_every_events,
+                1_000,
+                1 << 30,
+                "1000 to 1073741824",
+            ),
             (
                 "market_publisher.look_interval_us",
                 self.look_interval_us,
@@ -215,6 +229,7 @@ mod tests {
             (format!("{GIVEN}messages_max = 1"), "market_publisher.messages_max"),
             (format!("{GIVEN}day_begins_hour = 24"), "market_publisher.day_begins_hour"),
             (format!("{GIVEN}hops = 256"), "market_publisher.hops"),
+            (format!("{GIVEN}checkpoint_every_events = 999"), "checkpoint_every_events"),
             (format!("{GIVEN}ttl = 1"), "ttl"),
             (format!("{GIVEN}snapshots_username = \"a\""), "market_publisher.snapshots"),
             (

@@ -54,17 +54,6 @@ impl RetentionSection {
         }
         Ok(())
     }
-
-    /// Refuses limits beside a published market, whose books begin with the first event: a log that
-    /// lost it, or a backup of it, would be refused at the next start.
-    pub(super) fn check_publisher(&self, has_publisher: bool) -> Result<(), ConfigError> {
-        if has_publisher && !self.limits().is_unlimited() {
-            let (key, value) = ("retention", "(given)".to_owned());
-            let want = "none with [market_publisher], which needs all events at each start";
-            return Err(ConfigError::OutOfRange { key, value, want });
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -82,11 +71,6 @@ mod tests {
             ("[retention]\nhours = 876001", "retention.hours"),
             ("[retention]\ndays = 1", "days"),
             ("[gateway]\ncheckpoint_every_events = 999", "gateway.checkpoint_every_events"),
-            (
-                "[retention]\nhours = 1\n[market_publisher]\ngroup = \"239.1.2.3:7011\"\n\
-                 requests = \"127.0.0.1:0\"\n",
-                "[market_publisher]",
-            ),
         ] {
             let error = Config::parse(text).unwrap_err().to_string();
             assert!(error.contains(named), "{text}: {error}");

@@ -36,6 +36,7 @@ use super::doors::OuterDoor;
 use super::gateway::{GatewayStart, WebSide, port_of};
 use super::operator::bootstrap;
 use super::probes::{Probes, keeper, start_hiccups};
+use super::publish::Publishers;
 use super::threads::{CommonThreads, Cores, StartingThreads, checkpoints_thread, shadows};
 use super::{CONTROL, Node, Recovery, StartTimes};
 use crate::config::Config;
@@ -84,7 +85,7 @@ pub(super) struct Views {
     pub(super) delivery: Runner,
     pub(super) ingest: Option<OuterDoor<IngestAgent>>,
     pub(super) subscriptions: Option<OuterDoor<SubscriptionsAgent>>,
-    pub(super) publisher: Vec<Runner>,
+    pub(super) publisher: Publishers,
     pub(super) cold: Vec<ColdAgent>,
     pub(super) replica: Option<ReplicaAgent>,
     pub(super) writer: Option<SnapshotWriter>,
@@ -99,7 +100,7 @@ impl Views {
             delivery,
             ingest: None,
             subscriptions: None,
-            publisher: Vec::new(),
+            publisher: Publishers::default(),
             cold: Vec::new(),
             replica: None,
             writer: None,
@@ -236,6 +237,8 @@ impl<'a> Builder<'a> {
         }
         let checkpoints = self.checkpoints.into_iter();
         let checkpoints = checkpoints.fold(checkpoints_thread(), Runner::with_agent);
+        let checkpoints =
+            views.publisher.checkpoints.take().into_iter().fold(checkpoints, Runner::with_agent);
         // Definitions reach the partitions that trade in the cycle that accepts them.
         let importer = self.importer.map(|one| Box::new(one) as Box<dyn Agent>);
         partitions.splice(1..1, importer);

@@ -34,7 +34,8 @@ fn build(config: &Config, health: Arc<Health>) -> anyhow::Result<(Builder<'_>, V
         format!("partition {own} trades here, and the sources {sources:?} are followed")
     }));
     let views = builder.stores(ingest, replica)?;
-    let publisher = builder.parts.publisher(&builder.recovered[1])?;
+    let Builder { parts, recovered, notes, .. } = &mut builder;
+    let publisher = parts.publisher(&mut recovered[1], notes)?;
     Ok((builder, Views { subscriptions, publisher, ..views }))
 }
 

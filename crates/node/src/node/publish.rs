@@ -1,21 +1,27 @@
-//! The threads that publish the node's own market and serve snapshots of it, where configured.
+//! The threads that publish the node's own market and serve snapshots of it, where configured, and
+//! the agent that writes its checkpoints.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use anyhow::Context;
+use weir_engine::{OrderQueue, QueuedOrder};
 use weir_feed::session_name::Calendar;
-use weir_market::publish::{Channel, RequestServer};
+use weir_io::ThreadDisk;
+use weir_log::SnapshotStore;
+use weir_market::publish::{Channel, RequestServer, StandingPlace};
 use weir_marketgate::publish::{
-    EventPublisherParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent,
-    SnapshotFigures, SnapshotParts,
+    EventPublisherParts, PublishAgent, PublishCheckpoint, PublishCheckpointParts,
+    PublishCheckpoints, PublishFigures, PublishParts, SnapshotAgent, SnapshotFigures,
+    SnapshotParts, StandingMarket, checkpoint,
 };
 use weir_marketgate::udp;
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::fd_poller::FdPoller;
 use weir_runtime::{Runner, Wake};
 use weir_types::Nanos;
+use weir_wire::event::OrderEvent;
 
 use super::assembly::Assembly;
 use super::threads::DELIVERY_SHARE;
@@ -24,20 +30,29 @@ use crate::config::MarketPublisherSection;
 /// The name under which the status shows what the publisher holds.
 const PUBLISHER: &str = "market publisher";
 
+/// The parts of a node that publish its market.
+#[derive(Default)]
+pub(super) struct Publishers {
+    /// The threads that send and serve.
+    pub(super) threads: Vec<Runner>,
+    /// The agent that writes checkpoints, on the thread of the gateway's.
+    pub(super) checkpoints: Option<PublishCheckpoints<ThreadDisk>>,
+}
+
 impl Assembly<'_> {
     /// Builds the threads that publish the trading partition's market, where configured.
     pub(super) fn publisher(
         &mut self,
-        trading: &RecoveredPartition,
-    ) -> anyhow::Result<Vec<Runner>> {
-        let Some(section) = &self.config.market_publisher else { return Ok(Vec::new()) };
-        let first = trading.reader(PUBLISHER).next_record();
-        anyhow::ensure!(
-            first == 1,
-            "market_publisher: the event log begins at record {first}: orders of before are \
-             not known, and a book without them would be wrong"
-        );
-        let (snapshots, server) = self.snapshots(section, trading)?.unzip();
+        trading: &mut RecoveredPartition,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<Publishers> {
+        let Some(section) = &self.config.market_publisher else {
+            return Ok(Publishers::default());
+        };
+        let mut store = open_checkpoints(trading)?;
+        let begins_with = beginning(section, &mut store, trading, notes)?;
+        let (snapshots, server) =
+            self.snapshots(section, events(section, trading, begins_with.clone()))?.unzip();
         let figures = Arc::new(PublishFigures::new(snapshots));
         let sender = udp::sender(section.interface, section.hops)
             .with_context(|| format!("cannot send by {}", section.interface))?;
@@ -47,7 +62,7 @@ impl Assembly<'_> {
         requests.set_nonblocking(true)?;
         let (address, poller) = (requests.local_addr()?, FdPoller::new(&[requests.as_raw_fd()])?);
         let agent = PublishAgent::new(PublishParts {
-            events: events(section, trading),
+            events: events(section, trading, begins_with.clone()),
             channel: Channel::new(section.messages_max, section.packet_bytes),
             server: RequestServer::new(section.requests_per_second),
             sender,
@@ -57,15 +72,23 @@ impl Assembly<'_> {
             figures: figures.clone(),
         });
         let runner = self.behind("publish").with_sockets(poller).with_agent(agent);
+        let checkpoints = PublishCheckpoints::new(PublishCheckpointParts {
+            store,
+            events: events(section, trading, begins_with),
+            every: section.checkpoint_every_events,
+            partition: trading.figures.clone(),
+            figures: figures.clone(),
+        });
         self.publish = Some((address, figures));
-        Ok(std::iter::once(runner).chain(server).collect())
+        let threads = std::iter::once(runner).chain(server).collect();
+        Ok(Publishers { threads, checkpoints: Some(checkpoints) })
     }
 
     /// Builds the snapshot server of that market, where configured: its figures and its thread.
     fn snapshots(
         &self,
         section: &MarketPublisherSection,
-        trading: &RecoveredPartition,
+        events: EventPublisherParts,
     ) -> anyhow::Result<Option<(Arc<SnapshotFigures>, Runner)>> {
         let Some(address) = section.snapshots else { return Ok(None) };
         let access = section.snapshots_access().context("market_publisher")?;
@@ -75,7 +98,7 @@ impl Assembly<'_> {
         let poller = FdPoller::new(&[listener.as_raw_fd()])?;
         let figures = Arc::new(SnapshotFigures::new(listener.local_addr()?));
         let agent = SnapshotAgent::new(SnapshotParts {
-            events: events(section, trading),
+            events,
             listener,
             access,
             limits: section.snapshot_limits(),
@@ -92,11 +115,74 @@ impl Assembly<'_> {
     }
 }
 
-fn events(section: &MarketPublisherSection, trading: &RecoveredPartition) -> EventPublisherParts {
+fn calendar(section: &MarketPublisherSection) -> Calendar {
+    Calendar::new(section.day_begins_hour)
+}
+
+fn events(
+    section: &MarketPublisherSection,
+    trading: &RecoveredPartition,
+    begins_with: Option<PublishCheckpoint>,
+) -> EventPublisherParts {
     EventPublisherParts {
         partition_id: trading.partition_id,
         events: trading.reader(PUBLISHER),
+        begins_with,
         event_count: trading.event_count(),
-        calendar: Calendar::new(section.day_begins_hour),
+        calendar: calendar(section),
     }
+}
+
+fn open_checkpoints(trading: &RecoveredPartition) -> anyhow::Result<SnapshotStore<ThreadDisk>> {
+    let dir = trading.publisher_dir();
+    let disk = ThreadDisk::open(&dir, None)
+        .with_context(|| format!("the market publisher's checkpoints in {}", dir.display()))?;
+    Ok(SnapshotStore::new(disk, trading.log.log_id(), trading.partition_id))
+}
+
+/// Returns the state with which the market goes on: that of a checkpoint; none where the log has
+/// all events; else the engine's book, in an epoch that begins when the start has succeeded.
+fn beginning(
+    section: &MarketPublisherSection,
+    store: &mut SnapshotStore<ThreadDisk>,
+    trading: &mut RecoveredPartition,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Option<PublishCheckpoint>> {
+    let (mut reader, event_count) = (trading.reader(PUBLISHER), trading.event_count());
+    let first = reader.next_record();
+    let found = checkpoint::load(store, &mut reader, event_count, calendar(section), notes)?;
+    if let Some(found) = found {
+        let event = found.event();
+        notes.push(format!("market publisher: it begins with the checkpoint of event {event}"));
+        return Ok(Some(found));
+    }
+    if first == 1 {
+        return Ok(None);
+    }
+    trading.want_epoch();
+    notes.push(format!(
+        "market publisher: events before {first} are gone and no checkpoint is of use: it begins \
+         anew with the engine's book, in a session of its own"
+    ));
+    let engine = &trading.engine;
+    let market = StandingMarket {
+        time: engine.time(),
+        epoch: trading.epoch,
+        instruments: (engine.instruments())
+            .filter(|state| state.definition.partition_id == trading.partition_id)
+            .map(|state| (state.definition, state.phase)),
+        orders: engine.queued_orders().into_iter().map(standing),
+    };
+    let publication = market.publication(calendar(section));
+    Ok(Some(PublishCheckpoint::of_market(event_count, engine.position(), publication)))
+}
+
+fn standing(order: QueuedOrder) -> (OrderEvent, StandingPlace) {
+    let place = match order.queue {
+        OrderQueue::Book => StandingPlace::Book { shown: order.shown_qty },
+        OrderQueue::Market => StandingPlace::Market,
+        OrderQueue::Stop => StandingPlace::Stop,
+        OrderQueue::Parked => StandingPlace::Parked,
+    };
+    (order.state, place)
 }

@@ -170,7 +170,7 @@ impl Assembly<'_> {
             threads.push(runner.start()?);
         }
         // The publisher has received all events when it stops.
-        let background = views.publisher.into_iter().chain(self.cold_thread(views.cold));
+        let background = views.publisher.threads.into_iter().chain(self.cold_thread(views.cold));
         let background = background.chain(views.replica.map(|agent| self.replica_thread(agent)));
         let background = background.chain([common.keeper, common.shadows, common.checkpoints]);
         let background = background.chain(views.writer.map(store_snapshots));

@@ -3,8 +3,11 @@
 
 use proptest::prelude::*;
 use weir_engine::script::{Script, readable_command};
-use weir_engine::{Engine, EngineConfig};
-use weir_types::{ClOrdId, InstrumentId};
+use weir_engine::{Engine, EngineConfig, OrderQueue};
+use weir_feed::session_name::Calendar;
+use weir_market::publish::StandingPlace;
+use weir_marketgate::publish::StandingMarket;
+use weir_types::{ClOrdId, Epoch, InstrumentId, Symbol};
 
 use super::reader::{HERE, Rig};
 
@@ -15,9 +18,7 @@ const FIT: InstrumentId = InstrumentId(100);
 pub fn with_short_symbol(events: &mut [weir_wire::Event]) {
     for event in events {
         if let weir_wire::Event::Defined(_, weir_wire::Definition::DefineInstrument(d)) = event {
-            let number = d.symbol.to_string();
-            let short = number.trim_start_matches('0');
-            d.symbol = weir_types::Symbol::new(short).expect("shorter than it was");
+            d.symbol = short(d.symbol);
         }
     }
 }
@@ -34,7 +35,43 @@ fn new_symbol(event: &weir_wire::Event) -> Option<String> {
     }
 }
 
-fn play(bytes: &[u8]) -> Rig {
+/// Begins a publication anew with the engine's book, in an epoch of its own, as a start does whose
+/// first events and checkpoints are gone.
+fn begin_with_book(rig: &mut Rig, engine: &Engine) {
+    let epoch = rig.publication.epoch();
+    let place = |queue, shown| match queue {
+        OrderQueue::Book => StandingPlace::Book { shown },
+        OrderQueue::Market => StandingPlace::Market,
+        OrderQueue::Stop => StandingPlace::Stop,
+        OrderQueue::Parked => StandingPlace::Parked,
+    };
+    let orders = engine.queued_orders();
+    assert_eq!(orders.len(), engine.live_order_count() as usize);
+    let market = StandingMarket {
+        time: engine.time(),
+        epoch,
+        instruments: (engine.instruments())
+            .filter(|state| state.definition.partition_id == HERE)
+            .map(|state| {
+                let mut definition = state.definition;
+                definition.symbol = short(definition.symbol);
+                (definition, state.phase)
+            }),
+        orders: orders.into_iter().map(|order| {
+            let place = place(order.queue, order.shown_qty);
+            (order.state, place)
+        }),
+    };
+    rig.publication = market.publication(Calendar::new(0));
+    rig.publication.enter_epoch(Epoch(epoch.0 + 1), &mut rig.reader);
+    rig.join_late();
+}
+
+fn short(symbol: Symbol) -> Symbol {
+    Symbol::new(symbol.to_string().trim_start_matches('0')).expect("shorter than it was")
+}
+
+fn play(bytes: &[u8], begin_anew_every: u32) -> Rig {
     let mut script = Script::new(bytes);
     let mut engine = Engine::new(EngineConfig::new(HERE));
     let (mut rig, mut events, mut commands) = (Rig::new(), Vec::new(), 0_u32);
@@ -53,6 +90,11 @@ fn play(bytes: &[u8]) -> Rig {
         let late = rig.late_differs(&symbol);
         assert_eq!(late, None, "after {}: {events:#?}", readable_command(&command));
         commands += 1;
+        if commands % begin_anew_every == 0 {
+            begin_with_book(&mut rig, &engine);
+            let differs = rig.differs(&engine, FIT, &symbol, -2, usize::MAX);
+            assert_eq!(differs, None, "anew after {}", readable_command(&command));
+        }
         if commands % 37 == 0 {
             rig.join_late();
             assert_eq!(rig.late_differs(&symbol), None, "as it joins");
@@ -74,7 +116,7 @@ pub fn random_bytes(count: usize, mut state: u64) -> Vec<u8> {
 
 #[test]
 fn the_book_of_a_long_script_is_the_engines_after_each_command() {
-    let rig = play(&random_bytes(400_000, 7));
+    let rig = play(&random_bytes(400_000, 7), u32::MAX);
     let kinds = &rig.reader.kinds;
     for kind in ['S', 'R', 'H', 'A', 'E', 'C', 'X', 'D', 'U', 'Q', 'I', 'B'] {
         assert!(kinds.get(&kind).is_some_and(|count| *count > 0), "no {kind}: {kinds:?}");
@@ -89,6 +131,15 @@ proptest! {
     fn the_book_of_any_script_is_the_engines_after_each_command(
         data in proptest::collection::vec(any::<u8>(), 0..4_000),
     ) {
-        play(&data);
+        play(&data, u32::MAX);
+    }
+
+    #[test]
+    fn a_publication_that_begins_with_the_engines_book_has_it_and_goes_on(
+        data in proptest::collection::vec(any::<u8>(), 0..4_000),
+        every in 1_u32..200,
+    ) {
+        let rig = play(&data, every);
+        prop_assert_eq!(rig.reader.out_of_turn, 0, "every execution hits who stands first");
     }
 }

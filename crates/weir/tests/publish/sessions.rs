@@ -1,10 +1,15 @@
 //! Sessions: a day's end, a loss of the log's end, a restart. A reader that joins a session at its
-//! first message has the engine's book, and one name and number never stand for two messages.
+//! first message has the engine's book, and one name and number never stand for two messages. A
+//! publication that is read from its state goes on as the one that wrote it, and one that begins
+//! with the engine's book has it.
 
 use std::collections::BTreeMap;
 
 use weir_engine::script::Script;
 use weir_engine::{Engine, EngineConfig};
+use weir_feed::session_name::Calendar;
+use weir_market::publish::{Publication, StateFault};
+use weir_types::state_bytes::StateBytes;
 use weir_types::{Epoch, InstrumentId, Nanos};
 use weir_wire::{Event, PlainEvent};
 
@@ -80,11 +85,15 @@ fn live(bytes: &[u8], sent: &mut SentMessages) -> (History, Rig) {
     (history, rig)
 }
 
-/// Feeds the same events to a program that starts after the last of them.
-fn again(history: &History, sent: &mut SentMessages) -> Rig {
+/// Feeds the same events to a program that starts after the last of them, or to several, each of
+/// which begins with the state of the one before, after so many events.
+fn again(history: &History, restart_every: usize, sent: &mut SentMessages) -> Rig {
     let mut rig = Rig::new();
     let mut losses = history.losses.iter().peekable();
     for (at, event) in history.events.iter().enumerate() {
+        if at % restart_every == restart_every - 1 {
+            rig.publication = from_its_state(&rig.publication);
+        }
         while let Some((_, epoch)) = losses.next_if(|(after, _)| *after == at) {
             rig.publication.enter_epoch(*epoch, &mut rig.reader);
         }
@@ -97,6 +106,17 @@ fn again(history: &History, sent: &mut SentMessages) -> Rig {
     rig
 }
 
+/// Returns the publication that is read from the state of another.
+fn from_its_state(publication: &Publication) -> Publication {
+    let (mut state, mut again) = (Vec::new(), Vec::new());
+    publication.put_state(&mut state);
+    let read = Publication::from_state(&mut StateBytes::new(&state), Calendar::new(0)).unwrap();
+    read.put_state(&mut again);
+    assert_eq!(again, state, "what is read is what was written");
+    assert_eq!(read.unfit().collect::<Vec<_>>(), publication.unfit().collect::<Vec<_>>());
+    read
+}
+
 #[test]
 fn days_and_losses_begin_sessions_that_are_whole_and_the_same_to_whoever_starts_again() {
     let mut sent = SentMessages::new();
@@ -104,11 +124,14 @@ fn days_and_losses_begin_sessions_that_are_whole_and_the_same_to_whoever_starts_
     let ended = rig.reader.ended;
     assert!(ended > 10 && history.losses.len() > 10, "{ended} days test little");
     let count = sent.len();
-    let restarted = again(&history, &mut sent);
-    assert_eq!(sent.len(), count, "nothing was said that was not said before");
-    assert_eq!(restarted.reader.session, rig.reader.session);
-    assert_eq!(restarted.reader.messages, rig.reader.messages);
-    assert_eq!(restarted.reader.ended, ended);
+    for restart_every in [usize::MAX, 1_000, 7, 1] {
+        let restarted = again(&history, restart_every, &mut sent);
+        assert_eq!(sent.len(), count, "nothing was said that was not said before");
+        assert_eq!(restarted.reader.session, rig.reader.session);
+        assert_eq!(restarted.reader.messages, rig.reader.messages);
+        assert_eq!(restarted.reader.ended, ended);
+        assert_eq!(restarted.publication.counts(), rig.publication.counts());
+    }
     let out_of_turn = rig.reader.out_of_turn;
     assert_eq!(out_of_turn, 0, "in each session what stands is told in the order of its turn");
 }
@@ -122,4 +145,28 @@ fn a_session_begins_with_its_instruments_and_what_stands_and_ends_with_the_day()
     assert!(kinds.starts_with("SRHS"), "{kinds}");
     assert_eq!((messages[0][11], messages[3][11]), (b'O', b'S'));
     assert!(rig.reader.ended > 0, "no day ended, which is looked at there");
+}
+
+#[test]
+fn a_state_of_other_session_names_or_other_bytes_is_refused() {
+    let mut sent = SentMessages::new();
+    let (_, rig) = live(&random_bytes(3_000, 5), &mut sent);
+    let mut state = Vec::new();
+    rig.publication.put_state(&mut state);
+    let read = |bytes: &[u8], hour| {
+        Publication::from_state(&mut StateBytes::new(bytes), Calendar::new(hour)).map(|_| ())
+    };
+    assert_eq!(read(&state, 0), Ok(()));
+    assert_eq!(read(&state, 1), Err(StateFault::OtherCalendar));
+    let with = |at: usize, byte| {
+        let mut bytes = state.clone();
+        bytes[at] = byte;
+        read(&bytes, 0)
+    };
+    assert_eq!(with(0, 9), Err(StateFault::Format));
+    assert_eq!(with(1, 9), Err(StateFault::OtherRules));
+    for len in 0..state.len() {
+        assert_eq!(read(&state[..len], 0), Err(StateFault::Format), "{len} bytes");
+    }
+    assert_eq!(read(&[&state[..], &[0]].concat(), 0), Err(StateFault::Format));
 }

@@ -16,8 +16,9 @@ use weir_marketgate::Datagrams;
 use weir_marketgate::udp::{Listen, PlainReceiver};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
+use crate::retention::{SMALL, files};
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, HANG, Home, Node, Who, open_market, until};
+use crate::support::{ALICE, BOB, HANG, Home, Node, TRADING, Who, open_market, until};
 
 /// The instrument's prices are in hundredths, the books' in 10^-9.
 pub const SCALE: i64 = 10_000_000;
@@ -380,6 +381,75 @@ fn after_a_restart_numbers_go_on_and_whoever_comes_late_gets_the_same_messages()
     late.said = listener.said.clone();
     crowd.assert_heard_by(&mut late, &node);
     assert_eq!(late.heard.delivered, listener.heard.delivered, "from the session's first message");
+}
+
+/// Starts the node again for the same traders.
+fn again(rig: &Rig, crowd: Crowd) -> (Node, Crowd) {
+    let node = rig.start();
+    let (live, number) = (crowd.live, crowd.number);
+    let crowd = Crowd { live, ..Crowd::new(&node, number) };
+    (node, crowd)
+}
+
+/// Trades until both logs have lost their beginning.
+fn trade_past_the_retention(crowd: &mut Crowd, listener: &mut Listener, node: &Node) {
+    for _ in 0..200 {
+        crowd.trade(500);
+        listener.listen(node);
+        let row = node.partition_when(TRADING, |_| true);
+        let is_past = |key: &str| row[key].as_u64().is_some_and(|first| first > 1);
+        if is_past("commands_from") && is_past("events_from") {
+            return;
+        }
+    }
+    panic!("nothing is past the retention");
+}
+
+#[test]
+fn a_market_with_limits_goes_on_from_its_checkpoint_and_without_one_with_the_engines_book() {
+    let rig = Rig::with("os", &format!("checkpoint_every_events = 1000\n{SMALL}"));
+    let mut listener = Listener::new(&rig, 5);
+    let mut node = rig.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut crowd = Crowd::new(&node, 0);
+    trade_past_the_retention(&mut crowd, &mut listener, &node);
+    crowd.assert_heard_by(&mut listener, &node);
+    let session = listener.heard.session;
+    node.kill();
+    let (mut node, mut crowd) = again(&rig, crowd);
+    let said = rig.home.said_at_start();
+    assert!(said.contains("market publisher: it begins with the checkpoint of event"), "{said}");
+    crowd.trade(2_000);
+    crowd.assert_heard_by(&mut listener, &node);
+    assert_eq!(listener.heard.session, session, "the session goes on");
+    assert!(figure(&node, "oldest") > 1, "what is older cannot be requested");
+    until("a checkpoint", || Some(()).filter(|()| figure(&node, "checkpoint_event") > 1_000));
+    node.kill();
+    for path in files(&rig.home, "partition-1/publisher", ".wsnap") {
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[100] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let (mut node, mut crowd) = again(&rig, crowd);
+    let said = rig.home.said_at_start();
+    assert!(said.contains("is passed over: damaged at offset 64"), "{said}");
+    assert!(said.contains("it begins anew with the engine's book"), "{said}");
+    crowd.assert_heard_by(&mut listener, &node);
+    assert_ne!(listener.heard.session, session, "a number stands for one message");
+    crowd.trade(2_000);
+    crowd.assert_heard_by(&mut listener, &node);
+    let mut late = Listener::new(&rig, 0);
+    late.said = listener.said.clone();
+    crowd.assert_heard_by(&mut late, &node);
+    let anew = listener.heard.session;
+    until("a checkpoint of the new session", || {
+        Some(()).filter(|()| figure(&node, "checkpoint_event") > 0)
+    });
+    node.kill();
+    let (node, mut crowd) = again(&rig, crowd);
+    crowd.trade(100);
+    crowd.assert_heard_by(&mut listener, &node);
+    assert_eq!(listener.heard.session, anew, "it goes on from its first checkpoint");
 }
 
 #[test]

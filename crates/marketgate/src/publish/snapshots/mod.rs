@@ -24,13 +24,14 @@ use weir_door::strangers::{Strangers, host_of};
 use weir_feed::moldudp64::MoldSession;
 use weir_feed::soupbin::Access;
 use weir_io::descriptors::{DescriptorRoom, room_beside};
-use weir_market::publish::{PublishSink, put_snapshot};
+use weir_market::publish::put_snapshot;
 use weir_types::Nanos;
 
 pub use figures::{SnapshotFigures, SnapshotReport};
 
 use self::client::{Client, CycleOutcome, RemovalReason};
 use super::event_publisher::{EventPublisher, EventPublisherParts, ReadOutcome};
+use super::numbers::Numbers;
 use weir_runtime::Agent;
 
 /// The maximum number of events of one duty cycle.
@@ -75,25 +76,6 @@ struct Seat {
     client: Client,
 }
 
-/// Counts the sequence number of the session's next message.
-#[derive(Debug)]
-struct Numbers {
-    session: Option<MoldSession>,
-    next: u64,
-}
-
-impl PublishSink for Numbers {
-    fn session(&mut self, session: MoldSession) {
-        (self.session, self.next) = (Some(session), 1);
-    }
-
-    fn message(&mut self, _message: &[u8]) {
-        self.next += 1;
-    }
-
-    fn end(&mut self) {}
-}
-
 /// A snapshot as packets, with its session and next sequence number.
 struct Taken {
     session: MoldSession,
@@ -126,9 +108,10 @@ impl SnapshotAgent {
     #[must_use]
     pub fn new(parts: SnapshotParts) -> SnapshotAgent {
         let SnapshotParts { listener, access, limits, timeout, figures, .. } = parts;
+        let (events, numbers) = EventPublisher::new(parts.events);
         SnapshotAgent {
-            events: EventPublisher::new(parts.events),
-            numbers: Numbers { session: None, next: 1 },
+            events,
+            numbers,
             is_live: false,
             listener,
             access,

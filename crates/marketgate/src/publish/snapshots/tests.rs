@@ -205,6 +205,7 @@ fn server(clients_max: usize, per_address_max: usize) -> Server {
         events: EventPublisherParts {
             partition_id: PartitionId(1),
             events: EventReader::new(&handle, dir.path().to_owned(), 1),
+            begins_with: None,
             event_count: 0,
             calendar: Calendar::new(0),
         },

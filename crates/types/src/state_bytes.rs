@@ -62,6 +62,13 @@ impl<'a> StateBytes<'a> {
         None
     }
 
+    /// Reads bytes as they are.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
     /// Reads a number of a narrower type.
     pub fn narrow<T: TryFrom<u64>>(&mut self) -> Option<T> {
         T::try_from(self.number()?).ok()
