@@ -18,6 +18,8 @@ use crate::traced_answers::TracedAnswers;
 
 /// The input buffer's size in bytes: many small messages, or one of the longest.
 const INPUT_LEN: usize = 64 * 1024;
+/// The most bytes of one write: the system copies them in some ten microseconds.
+const WRITE_MAX: usize = 64 * 1024;
 /// The number of unconsumed bytes up to which a connection copies them to a buffer of its own; with
 /// more it keeps the borrowed one.
 const REST_MAX: usize = 2 * 1024;
@@ -275,12 +277,14 @@ impl Connection {
         self.protocol.put_pages(frames, &mut self.output);
     }
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as the socket takes, up to [`WRITE_MAX`] bytes: the rest is written in the next
+    /// cycle, so that no order waits for a reader of much.
     pub fn flush(&mut self, now: Nanos) -> ReadOutcome {
         if !self.writable {
             return ReadOutcome::Open;
         }
-        match self.transport.write(&self.output[self.output_sent..]) {
+        let unsent = &self.output[self.output_sent..];
+        match self.transport.write(&unsent[..unsent.len().min(WRITE_MAX)]) {
             Ok(put) => {
                 self.output_sent += put.len;
                 self.answered.take(put.len);

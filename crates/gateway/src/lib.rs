@@ -87,6 +87,8 @@ use weir_partition::stage_clock::StageClock;
 use weir_runtime::Agent;
 use weir_runtime::Poller;
 
+/// The bytes of pages that are passed through in one cycle.
+const PAGE_BYTES_MAX: usize = 32 * 1024;
 const WAKER: Token = Token(usize::MAX - 1);
 const DISK: Token = Token(usize::MAX - 2);
 
@@ -468,11 +470,15 @@ impl Gateway {
         done
     }
 
-    /// Passes pages through to their connections; returns their number.
+    /// Passes pages through to their connections, up to [`PAGE_BYTES_MAX`] of them and the page that
+    /// reaches it; returns their number.
     fn pump_pages(&mut self) -> usize {
-        let mut count = 0;
-        while let Some(pages) = self.delivery.next_pages() {
+        let (mut count, mut bytes) = (0, 0);
+        while bytes < PAGE_BYTES_MAX
+            && let Some(pages) = self.delivery.next_pages()
+        {
             count += 1;
+            bytes += pages.bytes.len();
             if let Some(connection) = self.connections.get_mut(pages.connection) {
                 connection.put_pages(&pages.bytes);
                 if !connection.pages_paused && !connection.has_room(self.config.output_len_max) {
@@ -651,7 +657,7 @@ impl Agent for Gateway {
             // The partitions' last events are sent before the farewell while there is room; clients
             // get the rest by resuming.
             while self.pump_events(now) > 0 {}
-            self.pump_pages();
+            while self.pump_pages() > 0 {}
             self.say_goodbye(now);
         }
         self.flush(now);

@@ -16,7 +16,6 @@ use super::copies::StreamKey;
 use super::drop_copy::Copied;
 use super::plant::{self, Plant};
 use super::protocol::EventRecord;
-use super::reports::CATCH_UP_ALL_MAX;
 use super::sessions::Behind;
 
 /// A reader of old records.
@@ -97,10 +96,11 @@ impl Gateway {
         number.is_some()
     }
 
-    /// Takes pages of old records; returns the number of records.
+    /// Takes pages of old records; returns the number of records. The page that reaches
+    /// the length of a full one is the last.
     pub(super) fn take_history(&mut self, now: Nanos) -> usize {
         let mut count = 0;
-        while count < CATCH_UP_ALL_MAX {
+        while count < PAGE_RECORDS_MAX {
             let page = self.history.as_mut().and_then(|history| history.next_page());
             let Some(page) = page else { break };
             count += self.take_page(page, now).max(1);

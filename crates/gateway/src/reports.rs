@@ -22,10 +22,11 @@ use super::{Gateway, Port};
 /// The number of events taken from one partition in one cycle.
 const EVENTS_MAX: usize = 1024;
 /// The work on old events of one session in one cycle: an event that follows the one before in
-/// memory is 1, one that has to be found is [`SEEK_WORK`].
+/// memory is 1, one that has to be found is [`SEEK_WORK`]. A session whose million orders are
+/// cancelled at once needs so many, or it falls behind the retained events.
 const CATCH_UP_MAX: usize = 256;
 /// The work on old events after which no other session is caught up in the same cycle.
-pub(super) const CATCH_UP_ALL_MAX: usize = 768;
+pub(super) const CATCH_UP_ALL_MAX: usize = 256;
 /// The work of finding an event in memory.
 const SEEK_WORK: usize = 16;
 /// The number of records between two events up to which the second one follows the first.

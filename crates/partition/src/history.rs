@@ -22,7 +22,7 @@ use crate::past_records::PastRecords;
 /// The capacity of both rings. A reader has at most one request under way.
 const RING_LEN: usize = 1_024;
 /// The maximum number of records in a page.
-pub const PAGE_RECORDS_MAX: usize = 256;
+pub const PAGE_RECORDS_MAX: usize = 128;
 /// The number of bytes after which a page takes no further record.
 const PAGE_BYTES: usize = 64 * 1024;
 /// The number of records between the first and the last one of a page after which it takes no
