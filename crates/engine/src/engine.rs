@@ -9,7 +9,7 @@ use weir_types::{
     Reason, Rec, RequestNo, Seq, SessionId, Side,
 };
 use weir_types::{ExecId, MatchId};
-use weir_wire::event::RequestRejected;
+use weir_wire::event::{OrderEvent, RequestRejected};
 use weir_wire::order_entry::{CancelOrder, ReplaceOrder};
 use weir_wire::reference::DefineInstrument;
 use weir_wire::{Command, Definition, Event, Message, PlainEvent, Request};

@@ -13,7 +13,7 @@ use weir_types::{
     TimeInForce,
 };
 
-use super::fit::{UnfitReason, fit};
+use super::fit::UnfitReason;
 use super::orders::{Order, OrderLocation};
 use super::publication::{Instrument, Open, Publication};
 use super::{Listing, OrderChange};

@@ -135,6 +135,7 @@ impl PublishAgent {
             out.figures.counters.is_live.store(true, Ordering::Relaxed);
             out.next_heartbeat = now;
             self.show_market();
+            self.show_numbers();
         }
         let PublishAgent { channel, out, .. } = self;
         channel.flush(|packet| out.send(packet, now));
@@ -179,8 +180,13 @@ impl PublishAgent {
         if count == 0 {
             return;
         }
+        add(&self.out.figures.counters.events, count as u64);
+        self.show_numbers();
+    }
+
+    /// Updates the session's numbers.
+    fn show_numbers(&self) {
         let (figures, channel) = (&self.out.figures, &self.channel);
-        add(&figures.counters.events, count as u64);
         figures.counters.next_sequence.store(channel.next_sequence(), Ordering::Relaxed);
         figures.counters.oldest.store(channel.oldest(), Ordering::Relaxed);
         let unsayable = self.events.publication().counts().unsayable_orders;

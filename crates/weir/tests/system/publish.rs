@@ -419,7 +419,7 @@ fn a_market_with_limits_goes_on_from_its_checkpoint_and_without_one_with_the_eng
     let (mut node, mut crowd) = again(&rig, crowd);
     let said = rig.home.said_at_start();
     assert!(said.contains("market publisher: it begins with the checkpoint of event"), "{said}");
-    crowd.trade(2_000);
+    (0..4).for_each(|_| crowd.trade(500));
     crowd.assert_heard_by(&mut listener, &node);
     assert_eq!(listener.heard.session, session, "the session goes on");
     assert!(figure(&node, "oldest") > 1, "what is older cannot be requested");
@@ -436,7 +436,7 @@ fn a_market_with_limits_goes_on_from_its_checkpoint_and_without_one_with_the_eng
     assert!(said.contains("it begins anew with the engine's book"), "{said}");
     crowd.assert_heard_by(&mut listener, &node);
     assert_ne!(listener.heard.session, session, "a number stands for one message");
-    crowd.trade(2_000);
+    (0..4).for_each(|_| crowd.trade(500));
     crowd.assert_heard_by(&mut listener, &node);
     let mut late = Listener::new(&rig, 0);
     late.said = listener.said.clone();
