@@ -492,6 +492,12 @@ impl Engine {
         self.positions.count()
     }
 
+    /// Returns the number of changes of phase that are filed and not made.
+    #[must_use]
+    pub fn filed_change_count(&self) -> usize {
+        self.timers.schedule().len()
+    }
+
     /// Returns the highest record number assigned to an order; zero before the first.
     #[must_use]
     pub fn last_rec(&self) -> Rec {
