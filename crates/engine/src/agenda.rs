@@ -55,6 +55,16 @@ impl<T: Copy> Agenda<T> {
         (id == instrument_id).then(|| (at, note()))
     }
 
+    /// Returns an instrument's deadlines until `now`, the earliest first.
+    pub(crate) fn due_of(
+        &self,
+        instrument_id: InstrumentId,
+        now: Nanos,
+    ) -> impl Iterator<Item = Nanos> {
+        let due = (instrument_id, Nanos(0))..=(instrument_id, now);
+        self.by_instrument.range(due).map(|(_, at)| *at)
+    }
+
     /// Returns all deadlines, the latest first.
     pub(crate) fn latest_first(&self) -> impl Iterator<Item = (Nanos, InstrumentId, T)> {
         self.by_time.iter().rev().map(|((at, instrument_id), note)| (*at, *instrument_id, *note))
@@ -94,6 +104,9 @@ mod tests {
             }
             let of_id = list.iter().find(|one| one.1 == id).map(|one| (one.0, one.2));
             assert_eq!(agenda.next_of(id), of_id);
+            let now = Nanos(draw(41));
+            let due = list.iter().filter(|one| one.1 == id && one.0 <= now).map(|one| one.0);
+            assert!(agenda.due_of(id, now).eq(due), "{id} until {now}");
             assert_eq!((agenda.next(), agenda.len()), (list.first().copied(), list.len()));
             assert_eq!(agenda.by_instrument.len(), list.len());
         }

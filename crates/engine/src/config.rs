@@ -24,6 +24,10 @@ const ORDERS_MAX: u32 = 1 << 20;
 pub(crate) const OUTCOMES_MAX: usize = 1024;
 /// The maximum number of scheduled phase changes.
 pub(crate) const SCHEDULE_MAX: usize = 1 << 16;
+/// The maximum number of due changes of its instrument's phase that a command makes: those of a
+/// calendar's day, so that a running node refuses no command for them. Each may look at all orders
+/// of the instrument.
+pub(crate) const DUE_CHANGES_MAX: usize = 4;
 
 /// The time at which an engine takes its tables' memory from the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,7 +140,7 @@ impl EngineConfig {
     /// constants. For the test of the rules' versions.
     #[doc(hidden)]
     #[must_use]
-    pub fn limits_beside_fields(&self) -> [i128; 10] {
+    pub fn limits_beside_fields(&self) -> [i128; 11] {
         [
             firm_sweeps_max(self.sweeps_max as usize) as i128,
             tick_visits_max(self).into(),
@@ -147,6 +151,7 @@ impl EngineConfig {
             POSITION_LIMIT,
             OUTCOMES_MAX as i128,
             SCHEDULE_MAX as i128,
+            DUE_CHANGES_MAX as i128,
             RATE_PERIOD.into(),
         ]
     }

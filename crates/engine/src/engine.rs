@@ -28,7 +28,7 @@ use crate::plant::{self, Plant};
 use crate::position::Positions;
 use crate::session::{CancelOnDisconnect, Session};
 use crate::sweeps::Sweeps;
-use crate::timers::Timers;
+use crate::timers::{Fired, Timers};
 use crate::transfer::LastTransfer;
 use crate::uncross::CallLevel;
 
@@ -266,19 +266,23 @@ impl Engine {
     }
 
     fn carry_out<S: EventSink>(&mut self, command: &Command, out: &mut S) {
-        let is_exceeded = !plant::is(Plant::TimersAfterCommand) && self.fire_timers(command, out);
+        let is_later = plant::is(Plant::TimersAfterCommand);
+        let fired = if is_later { Fired::default() } else { self.fire_timers(command, out) };
         match command {
+            Command::Request(request) if fired.leaves_changes => {
+                self.refuse_for_changes(request, out)
+            }
             Command::Request(request) => self.request(request, out),
             Command::Import(control_position, definition) => {
                 self.import(*control_position, definition, out);
             }
             // Due timers have fired above.
-            Command::Tick if is_exceeded && !plant::is(Plant::TickStepsBehindExcess) => {}
+            Command::Tick if fired.is_exceeded && !plant::is(Plant::TickStepsBehindExcess) => {}
             Command::Tick => self.continue_sweeps(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
             Command::SessionChoice(choice) => self.session_choice(choice),
         }
-        if plant::is(Plant::TimersAfterCommand) {
+        if is_later {
             self.fire_timers(command, out);
         }
         if self.position == self.checkpoint_at {
@@ -344,6 +348,24 @@ impl Engine {
             row.last_request_no = request_no;
             session
         })
+    }
+
+    /// Refuses a request that belongs behind changes of its instrument's phase which are due, and
+    /// too many to be made now.
+    #[cold]
+    fn refuse_for_changes<S: EventSink>(&mut self, request: &Request, out: &mut S) {
+        let (session_id, request_no) = (request.session_id(), request.request_no());
+        let Some(session) = self.take_request_no(session_id, request_no) else {
+            return self.answer_again(request, out);
+        };
+        if self.config.is_digested {
+            self.digest = digest::fold_request(self.digest, request);
+        }
+        if let Request::NewOrder(m) = request {
+            return self.reject_order(session, m, Reason::ChangesDue, out);
+        }
+        let asker = Requester { session, request_no, template_id: request.template_id() };
+        self.reject(asker, named(request), Reason::ChangesDue, out);
     }
 
     /// Answers a request whose number was accepted before, or whose session is unknown.
@@ -492,6 +514,12 @@ impl Engine {
     #[must_use]
     pub fn open_position_count(&self) -> usize {
         self.positions.count()
+    }
+
+    /// Returns the number of changes of phase that are filed and not made.
+    #[must_use]
+    pub fn filed_change_count(&self) -> usize {
+        self.timers.schedule().len()
     }
 
     /// Returns the highest record number assigned to an order; zero before the first.

@@ -127,5 +127,11 @@ weir_plant::plants! {
         SnapshotForgetsBases,
         /// A session's choice stays after its loss.
         ChoiceOutlivesSession,
+        /// A command makes any number of due changes of its instrument's phase.
+        DueChangesUnbounded,
+        /// A halt is refused while many changes of its instrument's phase are due.
+        DueChangesRefuseHalt,
+        /// A mass cancel makes any number of due changes of the phase of the instrument it names.
+        DueChangesBeforeMassCancel,
     }
 }

@@ -6,6 +6,7 @@
 //! reached. The first commands are always the same reference data and money. [`fuzz_commands`] runs
 //! a script through the fast and the naive engine and stops at the first difference.
 
+mod backlog;
 mod crowd;
 mod duel;
 mod full;
@@ -33,6 +34,7 @@ pub use shrink::{Difference, attempt, find_difference, shrink};
 pub use steps::StepLimits;
 pub use tally::Tally;
 
+use backlog::Backlog;
 use crowd::Crowd;
 use reference::{account, asked, control_opening, firm, instrument, opening, session, with_fields};
 
@@ -80,6 +82,8 @@ pub struct Script<'a> {
     phases: [Phase; 2],
     /// The crowd in progress.
     crowd: Option<Crowd>,
+    /// The backlog in progress; it comes before a crowd.
+    backlog: Option<Backlog>,
     name_no: u64,
     now: Nanos,
     opening: std::vec::IntoIter<Command>,
@@ -104,6 +108,7 @@ impl<'a> Script<'a> {
             trades: Vec::new(),
             phases: [Phase::Continuous; 2],
             crowd: None,
+            backlog: None,
             name_no: 1_000,
             now: Nanos(1_000_000_000),
             opening: opening().into_iter(),
@@ -135,6 +140,7 @@ impl<'a> Script<'a> {
             trades: self.trades,
             phases: self.phases,
             crowd: self.crowd,
+            backlog: self.backlog,
             name_no: self.name_no,
             now: self.now,
             opening: self.opening,

@@ -4,14 +4,18 @@
 //! | before | due timers fire | at most |
 //! | --- | --- | --- |
 //! | any command | in all instruments | until `tick_changes_max` orders have changed |
-//! | one of an instrument | then in that, a bust in that of the trade | all |
+//! | one of an instrument | then in that, a bust in that of the trade | all, or none |
+//!
+//! None fires for the instrument's sake while more than `DUE_CHANGES_MAX` change its phase.
 //!
 //! A change of phase looks at the orders of its instrument, and these looks count as changes in the
 //! proportion of a command's visits to its ends: else a tick could look at all orders of many
 //! instruments. A halt ends no order and looks at none.
 //!
 //! So a command finds its own instrument as its time wants it, and timers of thousands of
-//! instruments that are due together hold up no command for long. A sweep, which may reach orders
+//! instruments that are due together hold up no command for long. Nor do thousands of changes that
+//! were filed for one instrument: a command that depends on its phase is refused until ticks have
+//! made enough of them, and another is carried out ahead of them. A sweep, which may reach orders
 //! of all instruments, fires those that come before the end of an order when it is at that order;
 //! in a tick whose timers changed more than `tick_changes_max` orders, in a later one.
 //!
@@ -27,11 +31,11 @@ use std::collections::BinaryHeap;
 use weir_types::{
     ClOrdId, ExecType, InstrumentId, Nanos, OrdStatus, Phase, Reason, Rec, RequestNo,
 };
-use weir_wire::Command;
 use weir_wire::reference::SchedulePhase;
+use weir_wire::{Command, Request};
 
 use crate::agenda::Agenda;
-use crate::config::{EventSink, SCHEDULE_MAX};
+use crate::config::{DUE_CHANGES_MAX, EventSink, SCHEDULE_MAX};
 use crate::digest::timer_word;
 use crate::emit::{Change, NamedIds, Requester};
 use crate::engine::{Engine, instrument_of};
@@ -203,6 +207,13 @@ impl Timers {
         call_end.into_iter().chain(scheduled).any(|at| at <= now)
     }
 
+    /// Returns true if more changes of the instrument's phase are due by `now` than a command
+    /// makes.
+    fn has_many_changes_of(&self, id: InstrumentId, now: Nanos) -> bool {
+        let call_ends = self.call_ends.due_of(id, now);
+        call_ends.chain(self.schedule.due_of(id, now)).nth(DUE_CHANGES_MAX).is_some()
+    }
+
     /// Removes the next scheduled phase of an instrument.
     fn take_scheduled(&mut self, instrument_id: InstrumentId) {
         let taken = self.schedule.take_next_of(instrument_id);
@@ -227,6 +238,49 @@ impl Timers {
     }
 }
 
+/// The outcome of the timers before a command.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fired {
+    /// True if those of all instruments have changed more orders than they should.
+    pub(crate) is_exceeded: bool,
+    /// True if changes of the phase of its instrument are left, behind which the command belongs.
+    pub(crate) leaves_changes: bool,
+}
+
+/// Returns true if a command depends on the phase of its instrument, on an order that a change of
+/// it may end, or on the prices that an uncrossing sets.
+///
+/// A mass cancel looks for itself at each order. A definition of the control log has no sender who
+/// could ask again. A halt is legal in every phase, and skips the changes that it comes before.
+fn depends_on_phase(command: &Command) -> bool {
+    let Command::Request(request) = command else { return false };
+    match request {
+        Request::NewOrder(_)
+        | Request::ReplaceOrder(_)
+        | Request::CancelOrder(_)
+        | Request::BustTrade(_)
+        | Request::ResumeTrading(_)
+        | Request::SetReference(_)
+        | Request::DefineInstrument(_) => true,
+        Request::SetPhase(m) => m.phase != Phase::Halted || plant::is(Plant::DueChangesRefuseHalt),
+        // A change that is filed is later than all that are due; those are not cleared unmade.
+        Request::SchedulePhase(m) => m.at == Nanos(0),
+        Request::MassCancel(_)
+        | Request::KillSwitch(_)
+        | Request::Transfer(_)
+        | Request::DefineFirm(_)
+        | Request::DefineAccount(_)
+        | Request::DefineSession(_) => false,
+    }
+}
+
+/// Returns true if a planted bug fires all timers of the command's instrument.
+fn fires_any_number(command: &Command) -> bool {
+    let is_mass_cancel = matches!(command, Command::Request(Request::MassCancel(_)));
+    plant::is(Plant::DueChangesUnbounded)
+        || is_mass_cancel && plant::is(Plant::DueChangesBeforeMassCancel)
+}
+
 /// Returns the timer that fires first.
 fn earliest_of(due: [Option<(Nanos, Due)>; 3]) -> Option<(Nanos, Due)> {
     let due = due.into_iter().flatten();
@@ -237,15 +291,14 @@ fn earliest_of(due: [Option<(Nanos, Due)>; 3]) -> Option<(Nanos, Due)> {
 }
 
 impl Engine {
-    /// Fires the due timers that come before a command; returns true if those of all instruments
-    /// have changed more orders than they should.
+    /// Fires the due timers that come before a command.
     #[inline(always)]
-    pub(crate) fn fire_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) -> bool {
-        self.timers.is_due(self.time) && self.fire_due(command, out)
+    pub(crate) fn fire_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) -> Fired {
+        if self.timers.is_due(self.time) { self.fire_due(command, out) } else { Fired::default() }
     }
 
     #[cold]
-    fn fire_due<S: EventSink>(&mut self, command: &Command, out: &mut S) -> bool {
+    fn fire_due<S: EventSink>(&mut self, command: &Command, out: &mut S) -> Fired {
         let enough = u64::from(self.config.tick_changes_max);
         let mut change_count = 0;
         while change_count < enough
@@ -254,21 +307,26 @@ impl Engine {
         {
             change_count += self.fire(due, out);
         }
-        self.fire_due_of(command, out);
-        change_count > enough
+        let leaves_changes = self.fire_due_of(command, out);
+        Fired { is_exceeded: change_count > enough, leaves_changes }
     }
 
-    /// Fires the timers that are due in a command's instrument.
-    fn fire_due_of<S: EventSink>(&mut self, command: &Command, out: &mut S) {
+    /// Fires the timers that are due in a command's instrument: none if too many change the phase.
+    /// Returns true then, if the command depends on it.
+    fn fire_due_of<S: EventSink>(&mut self, command: &Command, out: &mut S) -> bool {
         if !self.timers.is_due(self.time) {
-            return;
+            return false;
         }
         let concerned = instrument_of(command).or_else(|| self.instrument_of_bust(command));
-        let Some(instrument_id) = concerned else { return };
-        let Some(slot) = self.instruments.find(instrument_id.0) else { return };
+        let Some(instrument_id) = concerned else { return false };
+        let Some(slot) = self.instruments.find(instrument_id.0) else { return false };
+        if self.timers.has_many_changes_of(instrument_id, self.time) && !fires_any_number(command) {
+            return depends_on_phase(command);
+        }
         while let Some(due) = self.timers.next_of(slot, instrument_id, self.time) {
             self.fire(due, out);
         }
+        false
     }
 
     /// Returns the due timer that comes next before a cancel of the order in a sweep: the first of

@@ -216,6 +216,40 @@ const WANTED: &[RulesWant] = &[
             },
         ],
     },
+    RulesWant {
+        rules: 6,
+        defaults: Some(0x233a_ef59_9faa_faba),
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0x2003_aa78_b9f1_b658,
+                digest: 0x4cdb_7990_f3ee_f34d,
+                snapshot: 0xfb82_ebe4_ef88_5c4a,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0x60a8_92d6_471e_dbf0,
+                digest: 0x5176_4d32_c83e_9ae2,
+                snapshot: 0x8e34_a3ff_2965_a07d,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0x943c_dee7_9a16_aa27,
+                digest: 0x1aef_d884_0623_30a9,
+                snapshot: 0xb33c_7807_3407_8769,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0x7498_5668_fae4_ee54,
+                digest: 0xf6de_89f2_ade9_c5f5,
+                snapshot: 0x3484_5f6b_551e_0e80,
+            },
+        ],
+    },
 ];
 
 /// Returns the hash of the limits that every engine has by default and that can change an event: a

@@ -71,6 +71,8 @@ weir_runtime::figures! {
         /// The newest definition of the control log that the partition took or refused, by its
         /// position there.
         gauge imported_to,
+        /// Changes of phase that are filed and not made.
+        gauge filed_changes,
         /// The newest event in the event log's files, written by the shadow.
         gauge event_in_files,
         /// The newest event that a reader has waited for in the files; zero for none.
@@ -561,6 +563,8 @@ impl<L: SequencedLog + Send> Partition<L> {
         figures.counters.imports_refused.store(refused, Ordering::Relaxed);
         let imported_to = self.engine.control_position().0;
         figures.counters.imported_to.store(imported_to, Ordering::Relaxed);
+        let filed = self.engine.filed_change_count() as u64;
+        figures.counters.filed_changes.store(filed, Ordering::Relaxed);
         self.outbox.publish();
         for view in &self.views {
             view.wake();

@@ -826,5 +826,6 @@ fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
     figures.counters.events.store(event_count, Ordering::Relaxed);
     figures.counters.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
     figures.counters.imported_to.store(engine.control_position().0, Ordering::Relaxed);
+    figures.counters.filed_changes.store(engine.filed_change_count() as u64, Ordering::Relaxed);
     Arc::new(figures)
 }

@@ -110,6 +110,9 @@ reasons! {
     TooManyInFlight = 44, "the session has as many unanswered requests as it may";
     /// A request with this number is still being carried out; its answer follows.
     InProgress = 45, "a request with this number is in progress";
+    /// More filed changes of the instrument's phase are due than one request makes; ticks make
+    /// them.
+    ChangesDue = 46, "filed changes of the instrument's phase are due and not made yet: ask again";
 
     /// No such instrument.
     UnknownInstrument = 60, "no such instrument";

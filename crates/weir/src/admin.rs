@@ -530,7 +530,7 @@ fn schedule(admin: &mut Admin, args: &AdminArgs, of: &ScheduleArgs) -> anyhow::R
         let text = format!("{cleared} changes of {} are forgotten", of.instrument);
         return Ok(Outcome::of(text, serde_json::json!({ "cleared": cleared })));
     };
-    let at = parse_moment(at, unix_time()).map_err(anyhow::Error::msg).context("--at")?;
+    let at = time_of(at)?;
     file(admin, &instruments, &[(at, phase)])?;
     Ok(told(&instruments, &[(at, phase)], false))
 }
@@ -584,15 +584,8 @@ fn file_calendar(
     args: &AdminArgs,
     of: &CalendarArgs,
 ) -> anyhow::Result<Outcome> {
-    let path = of.file.display();
-    let text = std::fs::read_to_string(&of.file).with_context(|| format!("calendar {path}"))?;
-    let calendar = Calendar::parse(&text).with_context(|| format!("calendar {path}"))?;
+    let changes = changes_of(of)?;
     let instruments = named(args, &of.instruments)?;
-    let now = unix_time();
-    let first = of.from.unwrap_or_else(|| calendar.date_of(now));
-    let mut changes = calendar.changes(first, of.days);
-    // What is over cannot be filed: the node takes only what is to come.
-    changes.retain(|(at, _)| *at > now);
     if !of.dry_run {
         if of.replace {
             clear(admin, &instruments)?;
@@ -600,6 +593,24 @@ fn file_calendar(
         file(admin, &instruments, &changes)?;
     }
     Ok(told(&instruments, &changes, of.dry_run))
+}
+
+/// Returns the changes of phase to file by a calendar, in order of time.
+fn changes_of(of: &CalendarArgs) -> anyhow::Result<Vec<(Nanos, Phase)>> {
+    let path = of.file.display();
+    let text = std::fs::read_to_string(&of.file).with_context(|| format!("calendar {path}"))?;
+    let calendar = Calendar::parse(&text).with_context(|| format!("calendar {path}"))?;
+    let now = unix_time();
+    let first = of.from.unwrap_or_else(|| calendar.date_of(now));
+    let mut changes = calendar.changes(first, of.days);
+    // The node takes only changes that are to come.
+    changes.retain(|(at, _)| *at > now);
+    Ok(changes)
+}
+
+/// Returns the time that an option gives.
+fn time_of(at: &str) -> anyhow::Result<Nanos> {
+    parse_moment(at, unix_time()).map_err(anyhow::Error::msg).context("--at")
 }
 
 fn symbol(text: &str) -> anyhow::Result<Symbol> {

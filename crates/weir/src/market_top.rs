@@ -122,8 +122,8 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
         update.anomalies,
         rate(|r| r.update.updates)
     );
-    let wanted = update.queued + update.waited + update.merged;
-    let share = if wanted == 0 { 0 } else { u128::from(update.waited) * 100 / u128::from(wanted) };
+    let wanted: u128 = [update.queued, update.waited, update.merged].map(u128::from).iter().sum();
+    let share = (u128::from(update.waited) * 100).checked_div(wanted).unwrap_or(0);
     let _ = writeln!(
         text,
         "queues  throttle {} (took {share} % of what was wanted), priority {}, {} merged, {} lost",
@@ -165,7 +165,7 @@ fn kept(report: &MarketReport) -> String {
         post.trades_dropped,
         post.bars,
         post.intervals,
-        post.bars_lost + post.intervals_lost
+        post.bars_lost.saturating_add(post.intervals_lost)
     );
     text
 }
@@ -221,4 +221,34 @@ fn subscribers(report: &MarketReport, limit: usize) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_marketgate::gateway::figures::{PostReport, ReceiveReport, UpdateReport};
+    use weir_marketgate::gateway::stages::StagesReport;
+
+    use super::*;
+
+    /// The page is another process's, whose counters may be anything.
+    #[test]
+    fn figures_at_the_end_of_their_range_are_shown() {
+        let (waited, bars_lost) = (u64::MAX, u64::MAX);
+        let update =
+            UpdateReport { queued: waited, waited, merged: waited, ..UpdateReport::default() };
+        let post = PostReport { bars_lost, intervals_lost: bars_lost, ..PostReport::default() };
+        let report = MarketReport {
+            addresses: Vec::new(),
+            receive: ReceiveReport::default(),
+            update,
+            flush: Vec::new(),
+            post: Some(post),
+            stages: StagesReport::default(),
+            shm: None,
+        };
+        let page = serde_json::json!({ "market": report });
+        let text = table(&report_of(&page).expect("it is a gateway's page"), None, 30);
+        assert!(text.contains("(took 33 % of what was wanted)"), "{text}");
+        assert!(text.contains("18446744073709551615 lost"), "{text}");
+    }
 }

@@ -365,11 +365,11 @@ impl NaiveEngine {
         self.digest = digest::fold_command(self.digest, position.0, time.0);
         self.reached.clear();
         self.rules.clear();
-        let is_exceeded = self.run_timers(command, out);
+        let ran = self.run_timers(command, out);
         match command {
-            Command::Request(request) => self.request(request, out),
+            Command::Request(request) => self.request(request, ran.must_ask_again, out),
             Command::Import(at, definition) => self.import(*at, definition, out),
-            Command::Tick if is_exceeded => self.pass_steps(),
+            Command::Tick if ran.is_exceeded => self.pass_steps(),
             Command::Tick => self.continue_all(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
             Command::SessionChoice(choice) => self.session_choice(choice),
@@ -383,7 +383,7 @@ impl NaiveEngine {
         }
     }
 
-    fn request<S: EventSink>(&mut self, request: &Request, out: &mut S) {
+    fn request<S: EventSink>(&mut self, request: &Request, must_ask_again: bool, out: &mut S) {
         let (session_id, request_no) = (request.session_id(), request.request_no());
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return self.say_unknown_session(request, out);
@@ -401,6 +401,10 @@ impl NaiveEngine {
         session.last_request_no = request_no;
         self.digest = digest::fold_request(self.digest, request);
         let refused = match request {
+            Request::NewOrder(m) if must_ask_again => {
+                return self.say_order_rejected(m, Reason::ChangesDue, out);
+            }
+            _ if must_ask_again => Err(Reason::ChangesDue),
             Request::NewOrder(m) => return self.new_order(m, out),
             Request::ReplaceOrder(m) => return self.replace_order(request, m, out),
             Request::CancelOrder(m) => return self.cancel_order(request, m, out),

@@ -34,6 +34,14 @@ pub enum TradingRule {
     BustLeavesOldTrade,
     /// A session began behind one with trades.
     SessionBegins,
+    /// Too many changes of its instrument's phase were due for a command that depends on it.
+    ChangesRefuse,
+    /// A halt came ahead of many due changes.
+    HaltBeforeChanges,
+    /// A mass cancel of an instrument did.
+    MassCancelBeforeChanges,
+    /// A transfer, a definition of the control log or a change to file did.
+    OtherBeforeChanges,
 }
 
 impl TradingRule {
@@ -54,5 +62,9 @@ impl TradingRule {
         TradingRule::BustOfUnseenTrade,
         TradingRule::BustLeavesOldTrade,
         TradingRule::SessionBegins,
+        TradingRule::ChangesRefuse,
+        TradingRule::HaltBeforeChanges,
+        TradingRule::MassCancelBeforeChanges,
+        TradingRule::OtherBeforeChanges,
     ];
 }

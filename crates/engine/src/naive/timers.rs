@@ -6,7 +6,7 @@ use weir_wire::{Command, Request};
 use super::phases::Why;
 use super::say::News;
 use super::{NaiveEngine, Order, StepRule, TradingRule};
-use crate::config::EventSink;
+use crate::config::{DUE_CHANGES_MAX, EventSink};
 use crate::engine::instrument_of;
 use crate::sweep::looks_per_change;
 
@@ -16,6 +16,31 @@ pub(super) enum Timer {
     Expiry(Rec),
     CallEnd(InstrumentId),
     Change(InstrumentId),
+}
+
+/// The outcome of the timers before a command.
+pub(super) struct Ran {
+    /// True if more than enough orders have changed.
+    pub(super) is_exceeded: bool,
+    /// True if the command is refused, since its instrument's phase is not up to date.
+    pub(super) must_ask_again: bool,
+}
+
+/// Returns the rule for a command to whose instrument too many due changes belong.
+fn rule_of_many_changes(command: &Command) -> TradingRule {
+    match command {
+        Command::Request(Request::SetPhase(m)) if m.phase == Phase::Halted => {
+            TradingRule::HaltBeforeChanges
+        }
+        Command::Request(Request::MassCancel(_)) => TradingRule::MassCancelBeforeChanges,
+        Command::Request(Request::SchedulePhase(m)) if m.at != Nanos(0) => {
+            TradingRule::OtherBeforeChanges
+        }
+        Command::Request(Request::Transfer(_)) | Command::Import(..) => {
+            TradingRule::OtherBeforeChanges
+        }
+        _ => TradingRule::ChangesRefuse,
+    }
 }
 
 impl NaiveEngine {
@@ -44,9 +69,9 @@ impl NaiveEngine {
     }
 
     /// Fires due timers one at a time, because each may set new ones: of all instruments until
-    /// enough orders have changed, then all of the command's instrument. Returns true if more than
-    /// enough have changed.
-    pub(super) fn run_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) -> bool {
+    /// enough orders have changed, then all of the command's instrument, unless there are too many
+    /// changes among them.
+    pub(super) fn run_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) -> Ran {
         let enough = u64::from(self.config.tick_changes_max);
         let mut changes = 0;
         while changes < enough
@@ -60,11 +85,18 @@ impl NaiveEngine {
         };
         let concerned = busted.map(|trade| trade.instrument_id).or(instrument_of(command));
         let is_exceeded = changes > enough;
-        let Some(instrument_id) = concerned else { return is_exceeded };
+        let done = Ran { is_exceeded, must_ask_again: false };
+        let Some(instrument_id) = concerned else { return done };
+        let is_change = |(_, timer): &(Nanos, Timer)| !matches!(timer, Timer::Expiry(_));
+        if self.due_of(instrument_id).into_iter().filter(is_change).count() > DUE_CHANGES_MAX {
+            let rule = rule_of_many_changes(command);
+            self.rules.push(rule);
+            return Ran { is_exceeded, must_ask_again: rule == TradingRule::ChangesRefuse };
+        }
         while let Some((at, timer)) = self.due_of(instrument_id).first().copied() {
             self.run(at, timer, out);
         }
-        is_exceeded
+        done
     }
 
     /// Returns the next timer if it is due.

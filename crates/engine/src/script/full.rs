@@ -18,10 +18,13 @@ use super::reference::{asked, with_rules};
 use super::{HERE, OPERATOR, Script, phase_index};
 use weir_types::{ClOrdId, SessionId};
 
-const MILLISECOND: u64 = 1_000_000;
+pub(super) const MILLISECOND: u64 = 1_000_000;
 
 impl Script<'_> {
     pub(super) fn full_command(&mut self) -> Command {
+        if let Some(mut backlog) = self.backlog.take() {
+            return self.backlog_command(&mut backlog);
+        }
         match self.crowd.take() {
             Some(mut crowd) => self.crowd_command(&mut crowd),
             None => self.usual_command(),
@@ -35,6 +38,7 @@ impl Script<'_> {
             return self.kill_switch();
         }
         match self.byte() {
+            149 if self.byte() < 128 => self.begin_backlog(),
             0..=149 => self.full_order(),
             150 => self.mass_cancel(),
             151 => self.session_lost(),
@@ -148,7 +152,7 @@ impl Script<'_> {
         }
     }
 
-    fn full_order(&mut self) -> Command {
+    pub(super) fn full_order(&mut self) -> Command {
         let session_id = self.entering_session();
         let instrument_id = self.instrument();
         let phase = self.phase_of(instrument_id);
@@ -216,7 +220,7 @@ impl Script<'_> {
         Command::Request(Request::NewOrder(order))
     }
 
-    fn full_replace(&mut self) -> Command {
+    pub(super) fn full_replace(&mut self) -> Command {
         let named = self.named_order();
         let heard = self.heard.iter().find(|e| {
             (e.order_id == named.order_id)
@@ -300,7 +304,7 @@ impl Script<'_> {
         Nanos((self.now.0 / (10 * MILLISECOND) + 1 + byte % 8) * 10 * MILLISECOND)
     }
 
-    fn schedule_phase(&mut self) -> Command {
+    pub(super) fn schedule_phase(&mut self) -> Command {
         let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
         let instrument_id = self.instrument();
         let phase = self.phase_after(self.phase_of(instrument_id));
@@ -320,7 +324,7 @@ impl Script<'_> {
     }
 
     /// Returns a kill switch, or references, of which some are bad.
-    fn kill_or_reference(&mut self) -> Command {
+    pub(super) fn kill_or_reference(&mut self) -> Command {
         if self.byte() < 64 {
             return self.kill_switch();
         }
@@ -343,7 +347,7 @@ impl Script<'_> {
         }))
     }
 
-    fn bust_trade(&mut self) -> Command {
+    pub(super) fn bust_trade(&mut self) -> Command {
         let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
         let byte = usize::from(self.byte());
         let recent = match self.trades.len() {
@@ -360,7 +364,7 @@ impl Script<'_> {
     }
 
     /// Returns a transfer, mostly one that keeps trading going.
-    fn full_transfer(&mut self) -> Command {
+    pub(super) fn full_transfer(&mut self) -> Command {
         let account = self.one_of(&[11, 12, 21].map(AccountId));
         let sum = self.one_of(&[30_000, -30_000, 60_000, -60_000]);
         let lots = self.one_of(&[0, 300, -300, 0]);
@@ -379,7 +383,7 @@ impl Script<'_> {
     }
 
     /// Returns a definition, mostly with new collars, references, call lengths and rates.
-    fn full_definition(&mut self) -> Command {
+    pub(super) fn full_definition(&mut self) -> Command {
         let number = self.byte();
         let collars = [self.one_of(&[0, 100, 400, 400]), self.one_of(&[0, 200, 300, 300])];
         let span = self.one_of(&[0, 5, 40, 40]) * MILLISECOND;

@@ -8,7 +8,9 @@ use weir_log::tail::{TailConfig, TailHandle, tail};
 use weir_log::{EmbeddedLog, EpochEnd, LogConfig, LogError};
 use weir_types::*;
 use weir_wire::order_entry::{MassCancel, NewOrder};
-use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
+use weir_wire::reference::{
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, SchedulePhase,
+};
 use weir_wire::{Definition, Event, PlainEvent, Request};
 
 use super::*;
@@ -487,6 +489,50 @@ fn a_tick_that_is_due_finds_room_behind_as_many_commands_as_may_wait_for_the_dis
     partition.do_work(Nanos(2_000_000));
     partition.do_work(Nanos(2_000_000));
     assert_eq!(partition.pending.len(), UNCOMMITTED_MAX + 1, "with the tick");
+}
+
+/// Commands that depend on the phase are refused until these ticks have come.
+#[test]
+fn ticks_make_the_filed_changes_of_an_instrument_without_any_other_command() {
+    let (mut port, source) = gateway_to_partition(HERE, Wake::new());
+    let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
+    let log = ScriptedLog(Arc::new(Mutex::new(State::new())));
+    let config = EngineConfig { tick_changes_max: 1, ..EngineConfig::new(HERE) };
+    let parts = PartitionParts { engine: Engine::new(config), ..parts_over(log, writer, source) };
+    let mut partition = Partition::new(parts);
+    let mut definitions = reference_data();
+    let Definition::DefineSession(trader) = definitions[2] else { panic!("a session") };
+    let (firm_id, role, defined_session_id) = (FirmId::NONE, Role::Operator, SessionId(9));
+    let operator = DefineSession { firm_id, role, defined_session_id, ..trader };
+    definitions.push(Definition::DefineSession(operator));
+    for (at, definition) in (1..).zip(definitions) {
+        let import = Command::Import(Position(at), definition);
+        port.submissions.push(Submission::internal(import)).unwrap();
+    }
+    for number in 1..=41 {
+        let phase = if number % 2 == 1 { Phase::Halted } else { Phase::Continuous };
+        let change = SchedulePhase {
+            request_no: RequestNo(number),
+            at: Nanos(1_000_000 + number),
+            session_id: defined_session_id,
+            instrument_id: IT,
+            phase,
+        };
+        let command = Command::Request(Request::SchedulePhase(change));
+        port.submissions.push(Submission::internal(command)).unwrap();
+    }
+    partition.do_work(Nanos(1));
+    let (mut now, mut cycles) = (Nanos(2_000_000), 0);
+    port.submissions.push(bid(1, 1)).unwrap();
+    while let Some(at) = partition.next_deadline(now) {
+        now = now.max(at);
+        partition.do_work(now);
+        cycles += 1;
+        assert!(cycles < 60, "ticks make them all");
+    }
+    assert!(now.0 < 2_000_000 + 41 * TickPace::INTERVAL, "at the pace of ticks: {now}");
+    let phase = partition.engine.instruments().next().map(|of| of.phase);
+    assert_eq!((phase, partition.engine.live_order_count()), (Some(Phase::Halted), 0));
 }
 
 /// A tick leaves orders whose time has come, and a command of their instrument finds them gone.

@@ -7,9 +7,11 @@ use std::io::{BufRead, IsTerminal};
 
 use anyhow::{bail, ensure};
 use weir_client::status::phase_name;
-use weir_types::{KillScope, MassCancelScope, Phase};
+use weir_runtime::civil::utc;
+use weir_types::{KillScope, MassCancelScope, MatchId, PartitionId, Phase};
 
-use super::{AdminArgs, AdminCommand, CancelArgs, define, name_of};
+use super::{AdminArgs, AdminCommand, CalendarArgs, CancelArgs, ScheduleArgs, define, name_of};
+use crate::trading::history;
 
 /// Returns when the command needs no consent, or has it.
 ///
@@ -61,11 +63,14 @@ fn effect(args: &AdminArgs) -> anyhow::Result<Option<String>> {
         AdminCommand::Phase { instrument, phase, .. } => stopped(args, instrument, *phase)?,
         AdminCommand::Bust { match_id, partition } => {
             let of = partition.map_or_else(String::new, |id| format!(" of partition {id}"));
+            let trade = traded(args, *partition, *match_id);
             Some(format!(
-                "this takes trade {match_id}{of} back: cash and lots return, and both sides are \
-                 told"
+                "this takes trade {match_id}{of} back, {trade}: cash and lots return, and both \
+                 sides are told"
             ))
         }
+        AdminCommand::Schedule(schedule) => scheduled(args, schedule)?,
+        AdminCommand::Calendar(calendar) => replaced(args, calendar)?,
         AdminCommand::Cancel(cancel) => Some(cancelled(cancel)),
         _ => None,
     })
@@ -76,10 +81,79 @@ fn stopped(args: &AdminArgs, name: &str, phase: Phase) -> anyhow::Result<Option<
     if name != "all" || !matches!(phase, Phase::Halted | Phase::Closed) {
         return Ok(None);
     }
-    let symbols: Vec<_> =
-        super::named(args, &[name.to_owned()])?.into_iter().map(|row| row.symbol).collect();
-    let (count, symbols, phase) = (symbols.len(), symbols.join(", "), phase_name(phase));
+    let (count, symbols) = symbols_of(args, &[name.to_owned()])?;
+    let phase = phase_name(phase);
     Ok(Some(format!("this makes all {count} instruments {phase}: {symbols}")))
+}
+
+/// Returns the effect on all instruments of a change for later that ends trading, or of the removal
+/// of filed changes.
+fn scheduled(args: &AdminArgs, of: &ScheduleArgs) -> anyhow::Result<Option<String>> {
+    if of.instrument != "all" {
+        return Ok(None);
+    }
+    let names = [of.instrument.clone()];
+    let (Some(phase), Some(at)) = (of.phase, &of.at) else {
+        return Ok(Some(format!("this forgets {}", forgotten(args, &names)?)));
+    };
+    let is_relative = at.starts_with('+');
+    let at = utc(super::time_of(at)?);
+    let when = if is_relative { format!("about {at}") } else { at };
+    let effect = stopped(args, &of.instrument, phase)?;
+    Ok(effect.map(|effect| format!("{effect}, at {when}")))
+}
+
+/// Returns the effect of a calendar that replaces what is filed.
+fn replaced(args: &AdminArgs, of: &CalendarArgs) -> anyhow::Result<Option<String>> {
+    if !of.replace || of.dry_run {
+        return Ok(None);
+    }
+    let changes = super::changes_of(of)?;
+    let filed = match (&changes[..], changes.last()) {
+        ([(first, _), ..], Some((last, _))) => {
+            let (first, last) = (utc(*first), utc(*last));
+            format!("files {} for each, from {first} to {last}", changes.len())
+        }
+        _ => "files none".to_owned(),
+    };
+    let forgotten = forgotten(args, &of.instruments)?;
+    Ok(Some(format!("this forgets {forgotten}; then it {filed}")))
+}
+
+/// Returns the filed changes that are removed with those of the named instruments.
+fn forgotten(args: &AdminArgs, names: &[String]) -> anyhow::Result<String> {
+    let page = args.login.endpoint.status()?;
+    let filed = define::trading(&page.json, "filed_changes").into_iter().map(|(_, count)| count);
+    let filed = filed.reduce(u64::saturating_add);
+    let (count, symbols) = symbols_of(args, names)?;
+    let is_all = names.iter().any(|name| name == "all");
+    Ok(match filed {
+        Some(filed) if is_all => {
+            format!("all {filed} filed changes of phase of all {count} instruments: {symbols}")
+        }
+        Some(filed) => {
+            format!("all filed changes of phase of {symbols}, of the {filed} that the node has")
+        }
+        // An older node does not report the number.
+        None => format!("all filed changes of phase of {symbols}"),
+    })
+}
+
+/// Returns the number of the named instruments, and their symbols.
+fn symbols_of(args: &AdminArgs, names: &[String]) -> anyhow::Result<(usize, String)> {
+    let rows = super::named(args, names)?;
+    let symbols: Vec<_> = rows.iter().map(|row| row.symbol.as_str()).collect();
+    Ok((symbols.len(), symbols.join(", ")))
+}
+
+/// Returns a trade in words, or the reason for which its reports are not there. A bust does not
+/// need them: the node may take a trade back whose reports are past their retention.
+fn traded(args: &AdminArgs, partition: Option<u16>, match_id: u64) -> String {
+    match history::trade(&args.login, partition.map(PartitionId), MatchId(match_id)) {
+        Ok(Some(trade)) => trade,
+        Ok(None) => "of which the node retains no report".to_owned(),
+        Err(error) => format!("whose reports cannot be read ({error:#})"),
+    }
 }
 
 fn cancelled(of: &CancelArgs) -> String {

@@ -484,7 +484,7 @@ fn refused_imports(endpoint: &Endpoint) -> Option<Vec<(u64, u64)>> {
 }
 
 /// Returns a figure of each trading partition, with the partition's number.
-fn trading(page: &serde_json::Value, figure: &str) -> Vec<(u64, u64)> {
+pub(super) fn trading(page: &serde_json::Value, figure: &str) -> Vec<(u64, u64)> {
     let rows = page["partitions"].as_array().into_iter().flatten();
     let of = |row: &serde_json::Value| Some((row["id"].as_u64()?, row[figure].as_u64()?));
     rows.filter_map(of).filter(|(id, _)| *id != 0).collect()

@@ -109,6 +109,24 @@ pub fn run_positions(args: &PositionsArgs) -> anyhow::Result<()> {
     source.close()
 }
 
+/// Returns a trade in words: instrument, price, time and both sides; `None` if the node retains no
+/// report of it. Without a partition it is the first one with a trade of this number.
+///
+/// # Errors
+/// When the node cannot be reached or refuses the copies.
+pub fn trade(
+    login: &Login,
+    partition_id: Option<PartitionId>,
+    match_id: MatchId,
+) -> anyhow::Result<Option<String>> {
+    let of = Of { login: login.clone(), firm: 0, account: None, instrument: None, json: false };
+    let mut source = Source::open(&of)?;
+    let sides = source.sides_of(partition_id, match_id)?;
+    let text = sides[0].or(sides[1]).map(|one| source.sentence(&one, &sides));
+    source.close()?;
+    Ok(text)
+}
+
 /// The reader of copies and its filter.
 struct Source<'a> {
     of: &'a Of,
@@ -163,6 +181,44 @@ impl Source<'_> {
         fills.retain(|fill| !fill.is_busted);
         fills.sort_by_key(|fill| (fill.event.transact_time, fill.event.match_id));
         Ok(fills)
+    }
+
+    /// Returns the reports of a trade's buyer and seller, as far as they are retained.
+    fn sides_of(
+        &mut self,
+        mut partition_id: Option<PartitionId>,
+        match_id: MatchId,
+    ) -> anyhow::Result<[Option<OrderEvent>; 2]> {
+        let mut sides = [None; 2];
+        let begun = Instant::now();
+        while !self.reader.is_current() && sides.contains(&None) {
+            for fill in self.poll(Duration::from_millis(500))?.0 {
+                let event = fill.event;
+                let is_here = partition_id.is_none_or(|id| id == event.partition_id);
+                if is_here && event.match_id == match_id {
+                    partition_id = Some(event.partition_id);
+                    sides[usize::from(event.side == Side::Sell)] = Some(event);
+                }
+            }
+            anyhow::ensure!(begun.elapsed() < TIMEOUT, "not found within {TIMEOUT:?}");
+        }
+        Ok(sides)
+    }
+
+    /// Returns a trade in words; `one` is one of its sides.
+    fn sentence(&self, one: &OrderEvent, [bought, sold]: &[Option<OrderEvent>; 2]) -> String {
+        let id = one.instrument_id;
+        let symbol = self.instruments.symbol(id);
+        let price = self.instruments.price(id, one.last_px);
+        let qty = self.instruments.qty(id, one.last_qty);
+        let by = |side: &Option<OrderEvent>| match side {
+            Some(e) => {
+                format!("account {} of firm {} (order {})", e.account_id, e.firm_id, e.order_id)
+            }
+            None => "an account whose report is not retained".to_owned(),
+        };
+        let (time, bought, sold) = (moment(one.transact_time), by(bought), by(sold));
+        format!("{qty} {symbol} at {price}, {time}, bought by {bought}, sold by {sold}")
     }
 
     /// The trades, and the busts, that come within a time.

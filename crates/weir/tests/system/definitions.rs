@@ -281,3 +281,82 @@ fn a_dangerous_command_says_what_it_will_do_and_is_refused_without_a_terminal() 
     succeed(&node, &["kill", "firm", "11"]);
     assert_eq!(alice.ask_for_report(ALICE.buy(3, 51, 1)).reason, Reason::Killed);
 }
+
+/// Each of these took many filed changes away, or filed the end of trading, without a question.
+#[test]
+fn a_command_that_forgets_or_files_changes_of_all_says_them_and_is_refused_without_a_terminal() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    until("the instrument", || {
+        (node.status()["instruments"][0]["symbol"] == "WEIR1").then_some(())
+    });
+    let file = home.path("calendar.toml");
+    let days = r#"
+        utc_offset = "+00:00"
+        days = ["mon", "tue", "wed", "thu", "fri"]
+        phase = [{ at = "08:00", name = "continuous" }, { at = "17:30", name = "closed" }]
+    "#;
+    std::fs::write(&file, days).unwrap();
+    let file = file.to_str().unwrap();
+    let calendar = ["calendar", file, "--days", "3", "--from", "2100-01-04"];
+    succeed(&node, &calendar);
+    node.partition_when(TRADING, |row| row["filed_changes"] == 6);
+
+    let replace = [&calendar[..], &["--replace"]].concat();
+    let of_one = [&replace[..], &["--instruments", "WEIR1"]].concat();
+    let end = "2100-01-05T17:30:00Z";
+    for (words, want) in [
+        (
+            &replace[..],
+            "this forgets all 6 filed changes of phase of all 1 instruments: WEIR1; then it files \
+             6 for each, from 2100-01-04T08:00:00Z to 2100-01-06T17:30:00Z",
+        ),
+        (
+            &of_one[..],
+            "this forgets all filed changes of phase of WEIR1, of the 6 that the node has;",
+        ),
+        (&["schedule", "all", "--clear"], "this forgets all 6 filed changes of phase of all 1"),
+        (
+            &["schedule", "all", "closed", "--at", end],
+            "this makes all 1 instruments closed: WEIR1, at 2100-01-05T17:30:00Z",
+        ),
+        (&["schedule", "all", "halted", "--at", "+9h"], "this makes all 1 instruments halted"),
+    ] {
+        let said = fail(&node, words);
+        assert!(said.contains(want) && said.contains("give --yes"), "{words:?}: {said}");
+    }
+    node.partition_when(TRADING, |row| row["filed_changes"] == 6);
+    // Nothing is taken away by these.
+    succeed(&node, &[&replace[..], &["--dry-run"]].concat());
+    succeed(&node, &["schedule", "all", "continuous", "--at", end]);
+    succeed(&node, &[&["--yes"], &replace[..]].concat());
+    node.partition_when(TRADING, |row| row["filed_changes"] == 6);
+    succeed(&node, &["schedule", "WEIR1", "--clear"]);
+    node.partition_when(TRADING, |row| row["filed_changes"] == 0);
+}
+
+#[test]
+fn a_bust_shows_the_trade_and_both_sides_before_it_is_done() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let (mut alice, mut bob) = (Trader::log_on(&node, ALICE), Trader::log_on(&node, BOB));
+    for (number, qty) in [(1, 4), (2, 7)] {
+        bob.ask_for_report(BOB.sell(number, 70, qty));
+        alice.ask_for_report(ALICE.buy(number, 70, qty));
+    }
+    alice.report_where(|report| report.match_id.0 == 2);
+    let said = fail(&node, &["bust", "1"]);
+    let wanted = [
+        "this takes trade 1 back, 4 WEIR1 at 0.70, 2",
+        "bought by account 11 of firm 11 (order ",
+        "sold by account 12 of firm 12 (order ",
+        "give --yes",
+    ];
+    assert!(wanted.iter().all(|part| said.contains(part)), "{said}");
+    let said = fail(&node, &["bust", "2", "--partition", "1"]);
+    assert!(said.contains("trade 2 of partition 1 back, 7 WEIR1 at 0.70"), "{said}");
+    let said = fail(&node, &["bust", "3"]);
+    assert!(said.contains("trade 3 back, of which the node retains no report"), "{said}");
+}

@@ -255,7 +255,7 @@ fn a_calendar_is_filed_from_its_file_and_forgotten_by_a_word() {
     assert_eq!(filed["filed"], true);
     let changes = filed["changes"].as_array().unwrap();
     assert_eq!((changes.len(), &changes[0]["at"]), (6, &"2100-01-01T08:00:00Z".into()));
-    assert_eq!(weir(&node, &["admin", "schedule", "all", "--clear"])["cleared"], 6);
+    assert_eq!(weir(&node, &["admin", "--yes", "schedule", "all", "--clear"])["cleared"], 6);
 }
 
 fn busted(trader: &mut Trader) -> TradeBusted {
