@@ -10,6 +10,7 @@
 mod support;
 
 mod access;
+mod archive;
 mod backup;
 mod clocks;
 mod cold;
