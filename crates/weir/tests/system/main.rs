@@ -49,6 +49,7 @@ mod replica;
 mod restart;
 mod retention;
 mod retention_views;
+mod secrets;
 mod service;
 mod slow_reader;
 mod stalled_disk;
