@@ -96,7 +96,7 @@ impl Certificates {
         let path = |name: &str| work_dir.path.join(name);
         let (certificate, key, ca) = (path("node.pem"), path("node.key"), path("ca.pem"));
         std::fs::write(&certificate, signed.certificate)?;
-        std::fs::write(&key, signed.key)?;
+        weir_io::durable::write_file(&key, signed.key.as_bytes(), 0o600)?;
         std::fs::write(&ca, authority.certificate())?;
         let tls = ClientTls::new(Trust::Authority(&ca), SERVER_NAME)?;
         Ok(Certificates { certificate, key, ca, tls })

@@ -742,6 +742,7 @@ impl Config {
             snapshot_every_commands: self.snapshots.every_commands,
             snapshots_kept: self.snapshots.keep,
             retention: self.retention.limits(),
+            archive: self.retention.archive_settings(),
         }
     }
 

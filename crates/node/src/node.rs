@@ -16,6 +16,7 @@
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! thread checkpoints the gateway's checkpoints
+//! thread archive    segments of logs before they are removed, where configured
 //! ```
 //! With split threads the gateway has its own. Each disk adds a thread where io_uring is missing;
 //! one thread per core watches for hiccups.

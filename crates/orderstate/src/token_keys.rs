@@ -4,12 +4,12 @@
 //! one key file. Further keys may open tokens: so a key can be replaced while clients still hold
 //! tokens of the previous one, and while some nodes do not seal with the new one yet.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use weir_delivery::{NonceCounter, SourceCursor, TokenKey, TokenKeys, TokenSealer};
 use weir_io::{Clock, OsRng, Rng, SystemClock};
+use weir_tls::read_secret;
 use weir_types::Nanos;
 
 /// The file of the key that a node creates for itself.
@@ -78,22 +78,23 @@ impl TokenKeyFile {
     }
 
     fn key(&self) -> anyhow::Result<TokenKey> {
-        let mut bytes = [0; 32];
-        match std::fs::File::open(&self.path) {
-            Ok(mut file) => file
-                .read_exact(&mut bytes)
+        let bytes = match read_secret(&self.path) {
+            Ok(found) => *found
+                .first_chunk()
                 .with_context(|| format!("{} holds no key", self.path.display()))?,
-            Err(error) if self.is_own && error.kind() == std::io::ErrorKind::NotFound => {
-                OsRng.fill(&mut bytes);
-                weir_io::durable::write_file(&self.path, &bytes, 0o600).with_context(|| {
-                    format!("cannot keep the token key in {}", self.path.display())
-                })?;
-            }
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", self.path.display()));
-            }
-        }
+            Err(error) if self.is_own && error.is_not_found() => self.draw()?,
+            Err(error) => return Err(error).context("the key of tokens"),
+        };
         Ok(TokenKey::new(1, &bytes))
+    }
+
+    /// Draws the node's own key and keeps it.
+    fn draw(&self) -> anyhow::Result<[u8; 32]> {
+        let mut bytes = [0; 32];
+        OsRng.fill(&mut bytes);
+        weir_io::durable::write_file(&self.path, &bytes, 0o600)
+            .with_context(|| format!("cannot keep the token key in {}", self.path.display()))?;
+        Ok(bytes)
     }
 
     /// Describes a token's contents, as text or as one JSON object.
@@ -152,9 +153,9 @@ mod tests {
         assert_eq!(std::fs::read(dir.path().join(TOKEN_KEY_FILE)).unwrap(), made);
         let path = dir.path().join("shared.key");
         let error = TokenKeyFile::shared(&path).keys().unwrap_err();
-        assert!(error.to_string().contains("shared.key"), "{error}");
+        assert!(format!("{error:#}").contains("shared.key"), "{error:#}");
         assert!(!path.exists());
-        std::fs::write(&path, [1; 31]).unwrap();
+        weir_io::durable::write_file(&path, &[1; 31], 0o600).unwrap();
         let error = TokenKeyFile::shared(&path).keys().unwrap_err();
         assert!(error.to_string().contains("holds no key"), "{error}");
     }

@@ -104,6 +104,16 @@ weir_runtime::figures! {
         counter checkpoint_failures,
         /// The part of both logs that is over the limits of retention and still needed.
         gauge held_bytes in bytes,
+        /// Compressed segments that the archive has stored since the start.
+        counter archived_bytes in bytes,
+        /// The part of both logs that waits for the archive.
+        gauge archive_wait_bytes in bytes,
+        /// True while the archive cannot store segments.
+        flag is_archive_failing as "archive_failing",
+        /// Failed tries to store a segment in the archive.
+        counter archive_failures,
+        /// Segments that went without a copy in the archive, past the limit on waiting ones.
+        counter archive_lost_bytes in bytes,
     }
 }
 

@@ -10,6 +10,7 @@
 //!   [`control_import`]: the source that imports the control log's definitions.
 //! * [`shadow`], [`shadow_agent`]: the engine behind the partition that takes its snapshots.
 //!   [`retention`]: the parts of both logs that may go; [`holds`]: the events that are needed.
+//!   [`archive`]: the segments that go, on another disk.
 //! * [`event_reader`]: a view's cursor in the events, in memory or in the files ([`event_files`]);
 //!   [`history`]: the thread that reads files for a reader that must not wait, and hands over
 //!   [`past_records`]. [`lineage`]: the epochs of a partition and the surviving part of each.
@@ -18,6 +19,7 @@
 //! INVARIANT: no reader of a partition's events can make the partition wait.
 
 pub mod agent;
+pub mod archive;
 pub mod closing_log;
 pub mod control_import;
 pub mod dirs;

@@ -17,6 +17,12 @@ weir_plant::plants! {
         AgeByJumpedClock,
         /// Records go although a reader has not read them.
         HoldsIgnored,
+        /// Segments go although the archive has not stored them.
+        RemovedUnstored,
+        /// A copy in the archive is not read back.
+        ArchiveCopyUnchecked,
+        /// An archive that lacks segments counts as whole from the next one on.
+        ArchiveGapUnseen,
         /// Snapshots that newer ones replace are not removed.
         SnapshotsNeverPruned,
         /// A request that the log refused is kept, and sequenced when there is room.

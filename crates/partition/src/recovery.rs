@@ -23,7 +23,10 @@ use anyhow::Context;
 use serde::Deserialize;
 use thiserror::Error;
 use weir_engine::{Engine, EngineConfig, Memory, RULES_VERSION, SnapshotError};
-use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
+use weir_io::{
+    Disk, DiskAction, DiskError, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk,
+    WakeFd,
+};
 use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, FoundEvents};
 use weir_log::plant::{self, Plant};
 use weir_log::snapshot::SnapshotStore;
@@ -36,6 +39,9 @@ use weir_types::{Durability, Epoch, PartitionId, Position};
 use weir_wire::Command;
 
 use crate::PartitionFigures;
+use crate::archive::agent::{ArchiveAgent, ArchiveParts, OpenDir};
+use crate::archive::gate::ArchiveGate;
+use crate::archive::{self, ArchivePlaces, ArchiveSettings};
 use crate::closing_log::{self, ClosingLog};
 use crate::dirs::{PartitionDirs, RESTORE_UNFINISHED};
 use crate::event_reader::EventReader;
@@ -81,6 +87,8 @@ pub struct RecoverySettings {
     pub snapshots_kept: usize,
     /// The limits of a trading partition's logs.
     pub retention: RetentionLimits,
+    /// The archive of segments that go by these limits; none without it.
+    pub archive: Option<ArchiveSettings>,
 }
 
 impl RecoverySettings {
@@ -98,6 +106,14 @@ impl RecoverySettings {
     pub fn retention_of(&self, partition_id: PartitionId) -> RetentionLimits {
         if partition_id.is_none() { RetentionLimits::default() } else { self.retention }
     }
+}
+
+/// The agents beside a partition's own thread.
+pub struct Background {
+    /// The shadow, which writes the partition's events to files and takes its snapshots.
+    pub shadow: ShadowAgent,
+    /// The agent that stores segments before they are removed, where configured.
+    pub archive: Option<ArchiveAgent>,
 }
 
 /// A recovered partition, not yet running.
@@ -516,15 +532,20 @@ impl RecoveredPartition {
         self.event_count
     }
 
-    /// Splits off a shadow, which writes the partition's events to files and takes its snapshots.
+    /// Splits off the agents that work behind the partition.
     ///
     /// # Errors
     /// When the engine's own snapshot does not restore, or the directory of snapshots cannot be
     /// opened.
-    pub fn with_shadow(
+    pub fn with_background(
         self,
         settings: &RecoverySettings,
-    ) -> anyhow::Result<(ForPartition, ShadowAgent)> {
+    ) -> anyhow::Result<(ForPartition, Background)> {
+        let places = ArchivePlaces::default();
+        let limits = settings.retention_of(self.partition_id);
+        let archive = settings.archive.as_ref().filter(|_| !limits.is_unlimited());
+        let archive_agent = archive.map(|to| self.archive_agent(to, places.clone()));
+        let gate = archive.map(|to| ArchiveGate::new(places, to.wait_bytes_max));
         let mut state = Vec::new();
         self.engine.snapshot(&mut state);
         let (commands, snapshots) = (self.dirs.commands(), self.dirs.snapshots());
@@ -543,7 +564,6 @@ impl RecoveredPartition {
             keep: settings.snapshots_kept,
             holds: self.holds,
         });
-        let limits = settings.retention_of(self.partition_id);
         let every_commands = settings.snapshot_every_commands;
         let shadow = ShadowAgent::new(
             shadow,
@@ -552,6 +572,10 @@ impl RecoveredPartition {
             every_commands,
         )
         .retaining(limits);
+        let shadow = match gate {
+            Some(gate) => shadow.archiving(gate),
+            None => shadow,
+        };
         let partition = ForPartition {
             partition_id: self.partition_id,
             engine: self.engine,
@@ -559,7 +583,31 @@ impl RecoveredPartition {
             tail: self.tail,
             figures: self.figures,
         };
-        Ok((partition, shadow))
+        Ok((partition, Background { shadow, archive: archive_agent }))
+    }
+
+    /// Returns the agent that stores the partition's segments. Its disks are opened on its thread,
+    /// and a start does not wait for the archive's.
+    fn archive_agent(&self, to: &ArchiveSettings, places: ArchivePlaces) -> ArchiveAgent {
+        let open = |dir: PathBuf| -> OpenDir<ThreadDisk> {
+            Box::new(move || ThreadDisk::open(&dir, None))
+        };
+        let dir = archive::dir_of(&to.dir, self.log.log_id());
+        ArchiveAgent::new(ArchiveParts {
+            partition_id: self.partition_id,
+            commands: open(self.dirs.commands()),
+            events: open(self.dirs.events()),
+            archive: Box::new(move || {
+                let created = weir_io::durable::create_dir(&dir);
+                let (action, name) = (DiskAction::Open, dir.display().to_string());
+                created.map_err(|error| DiskError::from_system(action, &name, &error))?;
+                let mut disk = ThreadDisk::open(&dir, None)?;
+                disk.lock()?;
+                Ok(disk)
+            }),
+            places,
+            figures: self.figures.clone(),
+        })
     }
 }
 

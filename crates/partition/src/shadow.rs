@@ -6,7 +6,7 @@
 //! events may be overwritten, but commands stay until a snapshot covers them.
 //!
 //! The shadow also truncates both logs by their retention: the event log itself, the command log by
-//! telling the partition, whose log it is.
+//! telling the partition, whose log it is. With an archive no segment goes before that has it.
 //!
 //! INVARIANT: a snapshot of position P is written after the events up to P are synced, so the event
 //! log reaches at least to the newest snapshot. The command log may be synced later: a power loss
@@ -19,13 +19,17 @@ use weir_engine::Engine;
 use weir_io::{Disk, DiskError};
 use weir_log::event_log::{EventAppend, EventLog};
 use weir_log::snapshot::SnapshotStore;
-use weir_log::{LogError, LogReader, SegmentKind, retained_segments};
+use weir_log::{LogError, LogReader, RetainedSegment, SegmentKind, retained_segments};
 use weir_types::{Nanos, Position};
 use weir_wire::{Command, DecodeError, Event};
 
+use crate::archive::ARCHIVE;
+use crate::archive::gate::{ArchiveGate, LogAtGate};
 use crate::holds::Holds;
 use crate::plant::{self, Plant};
-use crate::retention::{RetentionClock, RetentionLimits, RetentionTimes, Surplus, surplus};
+use crate::retention::{
+    LogLimits, RetentionClock, RetentionLimits, RetentionTimes, Surplus, surplus,
+};
 
 /// The name under which the status shows what snapshots hold.
 const SNAPSHOTS: &str = "snapshots";
@@ -65,6 +69,19 @@ pub struct Retained {
     pub events: Surplus,
     /// The name of that which holds back the most, when something is held.
     pub held_by: Option<&'static str>,
+    /// The bytes of both logs that wait for the archive.
+    pub waiting_bytes: u64,
+    /// The bytes of both logs that go without a copy in the archive.
+    pub lost_bytes: u64,
+}
+
+/// A part of a log that may go, its holder, and the archive's share.
+#[derive(Clone, Copy, Debug)]
+struct Freed {
+    part: Surplus,
+    holder: &'static str,
+    waiting_bytes: u64,
+    lost_bytes: u64,
 }
 
 /// Opens the directory of a command log for reading.
@@ -121,6 +138,7 @@ pub struct Shadow<C: Disk, E, S> {
     /// The position up to which the command log is synced.
     synced: Position,
     clock: RetentionClock,
+    archive: Option<ArchiveGate>,
 }
 
 impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
@@ -141,7 +159,13 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
             kept: (Vec::new(), NO_SNAPSHOT),
             segments: None,
             synced,
+            archive: None,
         }
+    }
+
+    /// Lets no segment go that this archive has not stored.
+    pub fn archive_by(&mut self, gate: ArchiveGate) {
+        self.archive = Some(gate);
     }
 
     /// Notes the position up to which the command log is synced.
@@ -373,28 +397,35 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         let segments = segments.map_err(ShadowError::Retention)?;
         self.segments = Some(disk);
         let time = self.clock.at(times);
-        let commands = surplus(&segments, limits.of_commands(), position.next(), time);
+        let of_kind = |kind, limits| Ageing { kind, limits, time, now: times.now };
+        let ageing = of_kind(SegmentKind::Command, limits.of_commands());
+        let mut archive = self.archive.as_mut();
+        let needed = Needed { from: position.next(), holder: SNAPSHOTS };
+        let commands = ageing.freed(&segments, needed, archive.as_deref_mut());
         let log = &mut self.parts.events;
         let segments: Vec<_> = log.retained().copied().collect();
-        let mut holder = SNAPSHOTS;
+        let ageing = of_kind(SegmentKind::Event, limits.of_events());
         let events = self.parts.holds.decide(|least| {
-            let mut needed = events + 1;
-            if let Some(least) = least.filter(|least| least.from < needed)
+            let mut needed = Needed { from: Position(events + 1), holder: SNAPSHOTS };
+            if let Some(least) = least.filter(|least| least.from < needed.from.0)
                 && !plant::is(Plant::HoldsIgnored)
             {
-                (needed, holder) = (least.from, least.holder);
+                needed = Needed { from: Position(least.from), holder: least.holder };
             }
-            let events = surplus(&segments, limits.of_events(), Position(needed), time);
-            (events.before.0, events)
+            let events = ageing.freed(&segments, needed, archive);
+            (events.part.before.0, events)
         });
         // Announced before the log removes the first file, which takes another call of its work.
-        log.truncate(events.before);
-        let held_by = match commands.held_bytes.max(events.held_bytes) {
+        log.truncate(events.part.before);
+        let held_by = match commands.part.held_bytes.max(events.part.held_bytes) {
             0 => None,
-            held if held == events.held_bytes => Some(holder),
-            _ => Some(SNAPSHOTS),
+            held if held == events.part.held_bytes => Some(events.holder),
+            _ => Some(commands.holder),
         };
-        Ok(Retained { commands, events, held_by })
+        let waiting_bytes = commands.waiting_bytes + events.waiting_bytes;
+        let lost_bytes = commands.lost_bytes + events.lost_bytes;
+        let (commands, events) = (commands.part, events.part);
+        Ok(Retained { commands, events, held_by, waiting_bytes, lost_bytes })
     }
 
     /// Returns the position and the number of events of the oldest kept snapshot that a power loss
@@ -430,6 +461,47 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
             self.parts.events.flush_blocking().map_err(ShadowError::Events)?;
         }
         self.parts.events.close().map_err(ShadowError::Events)
+    }
+}
+
+/// The first entry of a log that is needed, and the name of that which needs it.
+#[derive(Clone, Copy, Debug)]
+struct Needed {
+    from: Position,
+    holder: &'static str,
+}
+
+/// A log at a look at the retention: its limits, and the time by which entries are old.
+#[derive(Clone, Copy, Debug)]
+struct Ageing {
+    kind: SegmentKind,
+    limits: LogLimits,
+    time: Nanos,
+    /// The time of the monotonic clock.
+    now: Nanos,
+}
+
+impl Ageing {
+    /// Returns the part that may go: by the limits, by its readers, and by the archive.
+    fn freed(
+        &self,
+        segments: &[RetainedSegment],
+        needed: Needed,
+        archive: Option<&mut ArchiveGate>,
+    ) -> Freed {
+        let Ageing { kind, limits, time, now } = *self;
+        let free = surplus(segments, limits, needed.from, time);
+        let holder = needed.holder;
+        let Some(gate) = archive else {
+            return Freed { part: free, holder, waiting_bytes: 0, lost_bytes: 0 };
+        };
+        let passed = gate.pass(LogAtGate { kind, segments, free }, now);
+        let (waiting_bytes, lost_bytes) = (passed.waiting_bytes, passed.lost_bytes);
+        if passed.upto >= free.before {
+            return Freed { part: free, holder, waiting_bytes, lost_bytes };
+        }
+        let part = surplus(segments, limits, passed.upto, time);
+        Freed { part, holder: ARCHIVE, waiting_bytes, lost_bytes }
     }
 }
 

@@ -17,6 +17,7 @@ use weir_types::{Nanos, Position};
 
 use super::shadow::{Retained, Shadow, ShadowError};
 use crate::PartitionFigures;
+use crate::archive::gate::ArchiveGate;
 use crate::retention::{RetentionLimits, RetentionTimes};
 
 /// The number of commands applied in one cycle: less than a millisecond of work.
@@ -116,6 +117,8 @@ pub struct ShadowAgent<C: Disk = ThreadDisk, E = RealDisk, S = ThreadDisk> {
     retention_due: Nanos,
     due: Nanos,
     troubles: Vec<Trouble>,
+    /// True while segments go that the archive has not stored.
+    is_losing: bool,
     hurry: Hurry,
 }
 
@@ -144,6 +147,7 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             retention_due: Nanos(0),
             due: Nanos(0),
             troubles: Vec::new(),
+            is_losing: false,
             hurry: Hurry::No,
         }
     }
@@ -152,6 +156,13 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
     #[must_use]
     pub fn retaining(mut self, limits: RetentionLimits) -> ShadowAgent<C, E, S> {
         self.limits = limits;
+        self
+    }
+
+    /// Lets no segment go that an archive has not stored.
+    #[must_use]
+    pub fn archiving(mut self, gate: ArchiveGate) -> ShadowAgent<C, E, S> {
+        self.shadow.archive_by(gate);
         self
     }
 
@@ -223,8 +234,8 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
         }
     }
 
-    fn tell_retained(&self, retained: &Retained) {
-        let Retained { commands, events, held_by } = retained;
+    fn tell_retained(&mut self, retained: &Retained) {
+        let Retained { commands, events, held_by, waiting_bytes, lost_bytes } = retained;
         let counters = &self.figures.counters;
         // SYNC: numbers alone; the partition takes the first one over at its next cycle.
         counters.commands_from.store(commands.before.0, Ordering::Relaxed);
@@ -234,6 +245,17 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
         let held = commands.held_bytes + events.held_bytes;
         counters.held_bytes.store(held, Ordering::Relaxed);
         self.figures.tell_holder(*held_by);
+        counters.archive_wait_bytes.store(*waiting_bytes, Ordering::Relaxed);
+        counters.archive_lost_bytes.fetch_add(*lost_bytes, Ordering::Relaxed);
+        if *lost_bytes > 0 && !self.is_losing {
+            let (commands, events) = (commands.before, events.before);
+            tracing::error!(
+                %commands,
+                %events,
+                "too much waits for the archive: segments before these positions go without a copy"
+            );
+        }
+        self.is_losing = *lost_bytes > 0 || (self.is_losing && *waiting_bytes > 0);
     }
 
     /// Writes events at once that a reader waits for and that the event log has in memory.

@@ -95,10 +95,16 @@ impl Plant {
             all.extend(met.map(Plant::InLog));
             all.extend(weir_door::plant::Plant::ALL.iter().copied().map(Plant::InDoor));
             all.extend(weir_gateway::plant::Plant::ALL.iter().copied().map(Plant::InGateway));
-            // The retention goes by bytes here.
+            // The retention goes by bytes here, and without an archive.
             use weir_partition::plant::Plant as InPartition;
-            let is_met = |plant: &InPartition| *plant != InPartition::AgeByJumpedClock;
-            all.extend(InPartition::ALL.iter().copied().filter(is_met).map(Plant::InPartition));
+            let unmet = [
+                InPartition::AgeByJumpedClock,
+                InPartition::RemovedUnstored,
+                InPartition::ArchiveCopyUnchecked,
+                InPartition::ArchiveGapUnseen,
+            ];
+            let met = InPartition::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
+            all.extend(met.map(Plant::InPartition));
         }
         all
     }

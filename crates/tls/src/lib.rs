@@ -2,6 +2,7 @@
 //!
 //! * [`link`]: plain bytes over an encrypted non-blocking stream.
 //! * [`server`], [`client`]: each end's identity and trust, from PEM files.
+//! * [`secret`]: files with secrets, read if no other user can read them.
 //! * [`failure`]: the kinds of failed handshakes, to be counted.
 //! * [`authority`]: certificates for tests, benchmarks and private networks.
 //!
@@ -13,11 +14,13 @@ pub mod authority;
 pub mod client;
 pub mod failure;
 pub mod link;
+pub mod secret;
 pub mod server;
 
 pub use client::ClientTls;
 pub use failure::Failure;
 pub use link::{Link, LinkError};
+pub use secret::{SecretError, read_secret, read_secret_text};
 pub use server::{ServerFiles, ServerTls};
 
 use std::path::{Path, PathBuf};
@@ -44,6 +47,9 @@ pub enum TlsError {
         /// The cause.
         source: pem::Error,
     },
+    /// A private key's file cannot be read, or other users can read it.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// Certificate and key do not match, or a certificate cannot be used.
     #[error("{path}: {source}")]
     Unusable {
@@ -79,7 +85,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|source| TlsError::File {
+    PrivateKeyDer::from_pem_slice(&read_secret(path)?).map_err(|source| TlsError::File {
         path: path.to_owned(),
         what: "a private key",
         source,

@@ -98,6 +98,8 @@ fn ends(step: usize, room: usize) -> (End, End) {
     std::fs::write(path("ca"), authority.certificate()).unwrap();
     std::fs::write(path("certificate"), signed.certificate).unwrap();
     std::fs::write(path("key"), signed.key).unwrap();
+    let of_owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(path("key"), of_owner).unwrap();
     let server = ServerTls::load(&ServerFiles {
         certificate: path("certificate"),
         key: path("key"),

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use weir_client::status::{InstrumentStatus, StatusPage};
 use weir_client::{Admin, Client, ClientError, Key, Limits, SessionConfig, Target};
-use weir_tls::ClientTls;
 use weir_tls::client::Trust;
+use weir_tls::{ClientTls, read_secret_text};
 use weir_types::SessionId;
 use weir_wire::session::ApiKey;
 
 use super::explain::{self, Attempt};
-use super::keygen::{check_secret, read_signing_key};
+use super::keygen::read_signing_key;
 use super::{ports, units};
 
 pub use weir_types::hex::{hex, parse_hex};
@@ -254,10 +254,8 @@ impl Login {
                 path
             }
         };
-        let name = || format!("key file {}", file.display());
-        check_secret(&file).with_context(name)?;
-        let text = std::fs::read_to_string(&file).with_context(name)?;
-        parse_key(&text).map(Key::Api).with_context(name)
+        let text = read_secret_text(&file).context("key file")?;
+        parse_key(&text).map(Key::Api).with_context(|| format!("key file {}", file.display()))
     }
 
     fn no_key(&self, path: &Path) -> String {

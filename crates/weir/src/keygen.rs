@@ -2,11 +2,12 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use weir_client::SigningKey;
+use weir_tls::read_secret_text;
 use weir_types::hex::{hex, parse_hex};
 
 /// Options of `weir keygen`.
@@ -59,22 +60,9 @@ fn write_new(path: &Path, line: &str, mode: u32) -> anyhow::Result<()> {
 /// When the file cannot be read, others than its owner may read it, or it holds no key. The text is
 /// not repeated.
 pub fn read_signing_key(path: &Path) -> anyhow::Result<SigningKey> {
-    let name = || format!("secret key {}", path.display());
-    check_secret(path).with_context(name)?;
-    read_key(path).map(SigningKey::from_seed).with_context(name)
-}
-
-/// Checks that no other user may read a key's file. Pipes and devices pass.
-///
-/// # Errors
-/// When others may, or the file is not there.
-pub fn check_secret(path: &Path) -> anyhow::Result<()> {
-    let file = std::fs::metadata(path)?;
-    let mode = file.mode() & 0o777;
-    if file.is_file() && mode & 0o077 != 0 {
-        bail!("others may read it (mode {mode:03o}); chmod 600, or draw a new one if they did");
-    }
-    Ok(())
+    let text = read_secret_text(path).context("secret key")?;
+    let key = key_of(&text).with_context(|| format!("secret key {}", path.display()))?;
+    Ok(SigningKey::from_seed(key))
 }
 
 /// The public key in a file of `weir keygen`.
@@ -90,8 +78,11 @@ pub fn read_public_key(path: &Path) -> anyhow::Result<[u8; 32]> {
 }
 
 fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
-    let text = std::fs::read_to_string(path)?;
-    parse_32(&text).context("want 64 hexadecimal digits")
+    key_of(&std::fs::read_to_string(path)?)
+}
+
+fn key_of(text: &str) -> anyhow::Result<[u8; 32]> {
+    parse_32(text).context("want 64 hexadecimal digits")
 }
 
 /// 32 bytes from their 64 hexadecimal digits.
@@ -102,7 +93,7 @@ pub fn parse_32(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
 

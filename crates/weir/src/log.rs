@@ -1,4 +1,6 @@
-//! `weir log`: looks into the logs of a node's directory, running or stopped. It only reads.
+//! `weir log`: looks into the logs of a node's directory, running or stopped, and into the archive
+//! of the segments that they have removed. It only reads, but for `weir log restore`, which puts
+//! those segments back.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,9 @@ use weir_engine::{Engine, EngineConfig, RULES_VERSION};
 use weir_io::{Disk, DiskErrorKind, ThreadDisk};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::{Inspection, LogError, LogReader, RulesSince, SegmentKind, last_of_other_rules};
+use weir_partition::archive;
+use weir_partition::archive::store::{read_header, segment_names};
+use weir_partition::archive::whole::{WholeLog, put_back};
 use weir_partition::dirs::{PartitionDirs, partitions_in};
 use weir_partition::shadow::state_in;
 use weir_types::{PartitionId, Position};
@@ -35,8 +40,12 @@ enum LogCommand {
     Export(ExportArgs),
     /// Read a command log from its beginning, check every checksum and link, apply it to a new
     /// engine, compare each snapshot's whole state on the way and print the digest. A log whose
-    /// beginning is past the retention is applied to the oldest snapshot.
+    /// beginning is past the retention is applied to the oldest snapshot; with --archive, from
+    /// position 1 on, and a gap between archive and log is an error.
     Verify(VerifyArgs),
+    /// Put the archive's segments back into the command log of a node that is stopped: it can then
+    /// be replayed from position 1.
+    Restore(RestoreArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -47,6 +56,9 @@ struct Where {
     /// The partition; 0 is the control log. Without it, the directory's trading partition.
     #[arg(long)]
     partition: Option<u16>,
+    /// The archive of the partition's logs ([retention] archive): it is read as their beginning.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
@@ -106,6 +118,12 @@ struct VerifyArgs {
     to: u64,
 }
 
+#[derive(Clone, Debug, clap::Args)]
+struct RestoreArgs {
+    #[command(flatten)]
+    at: Where,
+}
+
 /// Runs `weir log`.
 ///
 /// # Errors
@@ -116,26 +134,68 @@ pub fn run(args: LogArgs) -> anyhow::Result<()> {
         LogCommand::Dump(args) => dump(&args),
         LogCommand::Export(args) => export(&args),
         LogCommand::Verify(args) => verify(&args),
+        LogCommand::Restore(args) => restore(&args.at),
     }
 }
 
-fn open(path: &Path, kind: SegmentKind, from: u64) -> anyhow::Result<LogReader<ThreadDisk>> {
-    if !path.is_dir() {
-        bail!("{} is not there", path.display());
+/// A log's files, and those of its archive.
+type LogFiles = WholeLog<ThreadDisk, ThreadDisk>;
+
+/// A log of a partition, and the archive that has its beginning.
+#[derive(Clone, Debug)]
+struct LogAt {
+    path: PathBuf,
+    kind: SegmentKind,
+    archive: Option<PathBuf>,
+}
+
+impl LogAt {
+    fn commands(at: &Where, dirs: &PartitionDirs) -> LogAt {
+        let (path, kind) = (dirs.commands(), SegmentKind::Command);
+        LogAt { path, kind, archive: at.archive.clone() }
     }
-    let disk = ThreadDisk::open(path, None)?;
-    LogReader::open(disk, kind, Position(from))
-        .with_context(|| format!("cannot read the log in {}", path.display()))
+
+    fn events(at: &Where, dirs: &PartitionDirs) -> LogAt {
+        LogAt { path: dirs.events(), kind: SegmentKind::Event, ..LogAt::commands(at, dirs) }
+    }
+
+    fn files(&self) -> anyhow::Result<LogFiles> {
+        let name = || format!("the log in {}", self.path.display());
+        anyhow::ensure!(self.path.is_dir(), "{} is not there", self.path.display());
+        let mut log = ThreadDisk::open(&self.path, None)?;
+        let archive = self.archive_disk(&mut log).with_context(name)?;
+        WholeLog::open(log, archive, self.kind).with_context(name)
+    }
+
+    /// Opens the log's directory in the archive; `None` when no segment of it was removed yet.
+    fn archive_disk(&self, log: &mut ThreadDisk) -> anyhow::Result<Option<ThreadDisk>> {
+        let Some(root) = &self.archive else { return Ok(None) };
+        anyhow::ensure!(root.is_dir(), "the archive {} is not there", root.display());
+        let names = segment_names(log, self.kind)?;
+        let Some(oldest) = names.first() else { return Ok(None) };
+        let header = read_header(log, oldest, self.kind)?;
+        let dir = archive::dir_of(root, header.log_id);
+        if !dir.is_dir() && header.first_frame == 1 {
+            return Ok(None);
+        }
+        anyhow::ensure!(dir.is_dir(), "the archive has no {}", dir.display());
+        Ok(Some(ThreadDisk::open(&dir, None)?))
+    }
+
+    fn open(&self, from: u64) -> anyhow::Result<LogReader<LogFiles>> {
+        LogReader::open(self.files()?, self.kind, Position(from))
+            .with_context(|| format!("cannot read the log in {}", self.path.display()))
+    }
 }
 
 /// Refuses damage: a reader that came to the end of what it understands cannot tell a log's end
 /// from a place that was spoiled, and nobody is to take the one for the other.
 /// Returns the log's state.
-fn inspected(path: &Path, kind: SegmentKind) -> anyhow::Result<Option<Inspection>> {
+fn inspected(log: &LogAt) -> anyhow::Result<Option<Inspection>> {
     let mut before = None;
     loop {
-        let mut disk = ThreadDisk::open(path, None)?;
-        let error = match weir_log::inspect(&mut disk, kind) {
+        let mut disk = log.files()?;
+        let error = match weir_log::inspect(&mut disk, log.kind) {
             Ok(found) => return Ok(found),
             Err(error) => error,
         };
@@ -146,18 +206,18 @@ fn inspected(path: &Path, kind: SegmentKind) -> anyhow::Result<Option<Inspection
         };
         // A log in use may have changed while it was read; damage is there again.
         if before.replace(place.clone()) == Some(place) {
-            return Err(error).with_context(|| format!("the log in {}", path.display()));
+            return Err(error).with_context(|| format!("the log in {}", log.path.display()));
         }
     }
 }
 
 fn inspect(at: &Where) -> anyhow::Result<()> {
     let dirs = at.dirs()?;
-    for (name, path, kind) in [
-        ("commands", dirs.commands(), SegmentKind::Command),
-        ("events", dirs.events(), SegmentKind::Event),
-    ] {
-        let mut reader = open(&path, kind, 0)?;
+    for (name, log) in
+        [("commands", LogAt::commands(at, &dirs)), ("events", LogAt::events(at, &dirs))]
+    {
+        let kind = log.kind;
+        let mut reader = log.open(0)?;
         let first = reader.next_position();
         let (mut entries, mut bytes, mut epoch) = (0u64, 0u64, 0);
         while let Some(entry) = reader.next_entry()? {
@@ -165,7 +225,7 @@ fn inspect(at: &Where) -> anyhow::Result<()> {
             bytes += entry.bytes.len() as u64;
             epoch = entry.epoch.0;
         }
-        let rules = inspected(&path, kind)?.map_or(Vec::new(), |found| found.rules);
+        let rules = inspected(&log)?.map_or(Vec::new(), |found| found.rules);
         let log_id = format!("{:032x}", reader.segment().log_id);
         if at.json {
             let mut line = json!({"log": name, "log_id": log_id, "first": first.0,
@@ -206,18 +266,15 @@ fn rules_text(rules: &[RulesSince]) -> String {
 
 fn dump(args: &DumpArgs) -> anyhow::Result<()> {
     let dirs = args.at.dirs()?;
-    let (path, kind) = if args.events {
-        (dirs.events(), SegmentKind::Event)
-    } else {
-        (dirs.commands(), SegmentKind::Command)
-    };
-    let mut reader = open(&path, kind, args.from)?;
+    let of = if args.events { LogAt::events } else { LogAt::commands };
+    let log = of(&args.at, &dirs);
+    let mut reader = log.open(args.from)?;
     if !args.at.json {
         println!("{}", log_dump::heading());
     }
     for _ in 0..args.limit {
         let Some(entry) = reader.next_entry()? else {
-            return inspected(&path, kind).map(drop);
+            return inspected(&log).map(drop);
         };
         println!("{}", log_dump::line(&entry, args.at.json)?);
     }
@@ -225,8 +282,8 @@ fn dump(args: &DumpArgs) -> anyhow::Result<()> {
 }
 
 fn export(args: &ExportArgs) -> anyhow::Result<()> {
-    let dirs = args.at.dirs()?;
-    let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
+    let log = LogAt::commands(&args.at, &args.at.dirs()?);
+    let mut reader = log.open(0)?;
     let file = std::fs::File::create(&args.out)
         .with_context(|| format!("cannot write {}", args.out.display()))?;
     let mut out = std::io::BufWriter::new(file);
@@ -238,7 +295,7 @@ fn export(args: &ExportArgs) -> anyhow::Result<()> {
         entries += 1;
     }
     out.flush()?;
-    inspected(&dirs.commands(), SegmentKind::Command)?;
+    inspected(&log)?;
     if args.at.json {
         println!("{}", json!({"file": args.out.display().to_string(), "entries": entries}));
     } else {
@@ -326,14 +383,48 @@ fn rules_note(last: Position, found: u32) -> String {
     )
 }
 
+/// The archive's share of a partition's logs.
+struct Archived {
+    /// The segments of both logs that the archive has and the logs have not.
+    segments: usize,
+    /// The first event: a later one than the first where an event log was begun anew.
+    events_from: u64,
+}
+
+/// Checks that archive and event log are one log too.
+fn verify_archive(at: &Where, dirs: &PartitionDirs) -> anyhow::Result<Archived> {
+    let (commands, events) = (LogAt::commands(at, dirs), LogAt::events(at, dirs));
+    let segments = commands.files()?.archived_count() + events.files()?.archived_count();
+    let found = inspected(&events)?;
+    Ok(Archived { segments, events_from: found.map_or(1, |found| found.positions.start) })
+}
+
+fn restore(at: &Where) -> anyhow::Result<()> {
+    let log = LogAt::commands(at, &at.dirs()?);
+    anyhow::ensure!(log.archive.is_some(), "give the archive with --archive");
+    anyhow::ensure!(log.path.is_dir(), "{} is not there", log.path.display());
+    let mut disk = ThreadDisk::open(&log.path, None)?;
+    let segments = match log.archive_disk(&mut disk)? {
+        Some(mut archive) => put_back(&mut disk, &mut archive, log.kind)?,
+        None => 0,
+    };
+    if at.json {
+        println!("{}", json!({"segments": segments}));
+    } else {
+        println!("{segments} segments are back in {}", log.path.display());
+    }
+    Ok(())
+}
+
 fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let at = &args.at;
     let partition_id = at.partition_id()?;
     let dirs = PartitionDirs::new(&at.dir, partition_id);
-    let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
+    let log = LogAt::commands(at, &dirs);
+    let mut reader = log.open(0)?;
     let log_id = reader.segment().log_id;
     let told = snapshots(&dirs.snapshots(), log_id, partition_id)?;
-    let found = inspected(&dirs.commands(), SegmentKind::Command)?;
+    let found = inspected(&log)?;
     let other = found.and_then(|found| {
         last_of_other_rules(&found.rules, Position(found.positions.end), RULES_VERSION)
     });
@@ -354,7 +445,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let (mut due, mut compared) = (told.iter().filter(|t| t.position > base).peekable(), 0u64);
     while reader.next_position().0 <= args.to {
         let Some(entry) = reader.next_entry()? else {
-            inspected(&dirs.commands(), SegmentKind::Command)?;
+            inspected(&log)?;
             break;
         };
         let command = Command::decode(entry.bytes)
@@ -370,14 +461,20 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
         }
     }
     let (position, digest, state) = (engine.position(), engine.digest(), engine.state_hash());
+    let archived = at.archive.as_ref().map(|_| verify_archive(at, &dirs)).transpose()?;
     if at.json {
-        println!(
-            "{}",
-            json!({"from_snapshot": base.0, "position": position.0, "events": events,
+        let mut line = json!({"from_snapshot": base.0, "position": position.0, "events": events,
                    "digest": format!("{digest:016x}"), "state": format!("{state:016x}"),
-                   "snapshots": compared, "live_orders": engine.live_order_count()})
-        );
+                   "snapshots": compared, "live_orders": engine.live_order_count()});
+        if let Some(archived) = archived {
+            line["archived_segments"] = archived.segments.into();
+            line["events_from"] = archived.events_from.into();
+        }
+        println!("{line}");
     } else {
+        if let Some(Archived { segments, events_from }) = archived {
+            println!("archive and logs are whole: {segments} segments, events from {events_from}");
+        }
         println!(
             "verified{} {position} commands: {events} events, {} live orders, \
              digest {digest:016x}, state {state:016x}; {compared} snapshots are the same",

@@ -112,6 +112,7 @@ const MARKET_GATEWAY_KNOWS: &[&str] = &[
     "probe",
     "memory",
     "shm",
+    "tls",
     "client",
     "feed",
     "market",

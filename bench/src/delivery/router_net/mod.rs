@@ -152,7 +152,7 @@ struct Rig {
 
 impl Rig {
     fn new(work_dir: &WorkDir, orders: u32) -> anyhow::Result<Rig> {
-        std::fs::write(work_dir.path().join("token.key"), [7; 32])?;
+        weir_io::durable::write_file(&work_dir.path().join("token.key"), &[7; 32], 0o600)?;
         // Ports are assigned in rotation, so this one stays free until the node binds it.
         let ingest = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut text = delivery_section(work_dir.path())
@@ -182,7 +182,7 @@ impl Rig {
     fn router(&self, work_dir: &WorkDir, index: u32, count: u16) -> anyhow::Result<Child> {
         let session = SessionId(ROUTERS + index);
         let key = work_dir.path().join(format!("router-{index}.key"));
-        std::fs::write(&key, hex(&key_of(session).0))?;
+        weir_io::durable::write_file(&key, hex(&key_of(session).0).as_bytes(), 0o600)?;
         let sources: Vec<u16> = (FIRST_SOURCE..FIRST_SOURCE + count).collect();
         let text = format!(
             "role = \"router\"\n{}[[router.backend]]\naddress = \"{}\"\n\

@@ -8,7 +8,8 @@
 //!   last directory sync are each lost or kept likewise.
 //! * A failed sync marks the file's writes clean without making them durable: reads still see them,
 //!   later syncs succeed, and only writing the bytes again can make them durable.
-//! * A write may be short, fail, or find the disk full; a read may fail; a bit may flip at rest.
+//! * A write may be short, fail, find the disk full, or store a bit wrong without an error; a read
+//!   may fail; a bit may flip at rest.
 //! * For as long as its owner says, the disk has no room, or its process no free descriptor
 //!   ([`Shortage`]). The sync of a directory takes a descriptor unless the directory is locked, as
 //!   on the real disks.
@@ -46,6 +47,8 @@ pub struct SimFaults {
     pub short_write_at: Option<u64>,
     /// The number of short writes among 1,000.
     pub short_writes_per_mille: u64,
+    /// The write of which one bit is stored wrong, without an error.
+    pub write_flips_at: Option<u64>,
     /// The call, of any kind, that fails, and the kind of its error.
     pub call_fails_at: Option<(u64, DiskErrorKind)>,
 }
@@ -312,7 +315,14 @@ impl State {
             let part = 1 + self.rng.below(bytes.len() as u64 - 1);
             taken = usize::try_from(part).expect("less than the length");
         }
-        self.note(TraceOp::Write { ino, offset, bytes: bytes[..taken].into() });
+        let mut flipped = Vec::new();
+        let mut stored = &bytes[..taken];
+        if self.faults.write_flips_at == Some(count) {
+            flipped.extend_from_slice(stored);
+            flipped.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+            stored = &flipped;
+        }
+        self.note(TraceOp::Write { ino, offset, bytes: stored.into() });
         Ok(taken)
     }
 

@@ -11,6 +11,7 @@ use weir_feed::soupbin::Login;
 use weir_feed::{Profile, Transport, feed_by_name};
 use weir_runtime::ConfigError;
 use weir_runtime::civil::{Date, TimeOfDay, UtcOffset};
+use weir_tls::{SecretError, read_secret_text};
 use weir_types::Nanos;
 
 use crate::capture::Speed;
@@ -480,14 +481,9 @@ impl TimingSection {
 /// An error that leaves a login without its password.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
-    /// The file cannot be read.
-    #[error("{path}: {error}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: std::io::Error,
-    },
+    /// The file cannot be read, or other users can read it.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// The name or the password does not fit a login.
     #[error("{path}: a login has up to 6 printable characters of name and 10 of password")]
     NoLogin {
@@ -501,9 +497,8 @@ pub enum PasswordError {
 /// # Errors
 /// [`PasswordError`].
 pub fn login(username: &str, path: Option<&Path>) -> Result<Login, PasswordError> {
-    let text = path.map_or(Ok(String::new()), std::fs::read_to_string);
+    let text = path.map_or(Ok(String::new()), read_secret_text)?;
     let path = || path.map_or_else(|| "(no file)".into(), Path::to_owned);
-    let text = text.map_err(|error| PasswordError::Unreadable { path: path(), error })?;
     let login = Login::new(username, text.trim_end_matches(['\r', '\n']));
     login.ok_or_else(|| PasswordError::NoLogin { path: path() })
 }
@@ -694,11 +689,15 @@ mod tests {
             retry_min_ms: 1,
             retry_max_ms: 1,
         };
-        assert!(matches!(section.settings(), Err(PasswordError::Unreadable { .. })));
-        std::fs::write(&path, "secret\n").expect("it is written");
+        assert!(matches!(
+            section.settings(),
+            Err(PasswordError::Secret(SecretError::Unreadable { .. }))
+        ));
+        weir_io::durable::write_file(&path, b"secret\n", 0o600).expect("it is written");
         let settings = section.settings().expect("a login");
         assert_eq!(&settings.login.password, b"secret    ");
-        std::fs::write(&path, "much too long a password\n").expect("it is written");
+        weir_io::durable::write_file(&path, b"much too long a password\n", 0o600)
+            .expect("it is written");
         assert!(matches!(section.settings(), Err(PasswordError::NoLogin { .. })));
         assert!(!format!("{section:?}").contains("weir"));
         let anyone = GlimpseSection { password_file: None, username: String::new(), ..section };

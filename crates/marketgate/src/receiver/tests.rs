@@ -81,7 +81,7 @@ impl Rig {
     fn new(text: &str) -> Rig {
         let dir = tempfile::tempdir().expect("a directory");
         let password = dir.path().join("password");
-        std::fs::write(&password, "secret").expect("it is written");
+        weir_io::durable::write_file(&password, b"secret", 0o600).expect("it is written");
         let text = text.replace("LOGIN", &format!("username='weir'\npassword_file={password:?}"));
         let section = FeedSection::parse(&text).expect("a configuration");
         let mut receiver = Receiver::open(&section).expect("it opens");

@@ -37,7 +37,9 @@ use super::gateway::{GatewayStart, WebSide, port_of};
 use super::operator::bootstrap;
 use super::probes::{Probes, keeper, start_hiccups};
 use super::publish::Publishers;
-use super::threads::{CommonThreads, Cores, StartingThreads, checkpoints_thread, shadows};
+use super::threads::{
+    CommonThreads, Cores, StartingThreads, archive_thread, checkpoints_thread, shadows,
+};
 use super::{CONTROL, Node, Recovery, StartTimes};
 use crate::config::Config;
 use crate::health::Health;
@@ -228,11 +230,14 @@ impl<'a> Builder<'a> {
         let Builder { mut parts, mut probes, mut notes, web, .. } = self;
         let (config, tls) = (parts.config, parts.tls.clone());
         let figures = self.recovered.iter().map(|one| parts.figures(one)).collect();
-        let with_shadows = self.recovered.into_iter().map(|r| r.with_shadow(&config.recovery()));
-        let with_shadows = with_shadows.collect::<Result<Vec<_>, _>>()?;
+        let settings = config.recovery();
+        let split = self.recovered.into_iter().map(|one| one.with_background(&settings));
+        let split = split.collect::<Result<Vec<_>, _>>()?;
         let (mut partitions, mut shadows) = (Vec::<Box<dyn Agent>>::new(), shadows());
-        for ((partition, shadow), sources) in with_shadows.into_iter().zip(self.sources) {
-            shadows = shadows.with_agent(shadow);
+        let mut archives = Vec::new();
+        for ((partition, background), sources) in split.into_iter().zip(self.sources) {
+            shadows = shadows.with_agent(background.shadow);
+            archives.extend(background.archive);
             partitions.push(Box::new(parts.partition(partition, sources, &mut probes)));
         }
         let checkpoints = self.checkpoints.into_iter();
@@ -257,6 +262,7 @@ impl<'a> Builder<'a> {
             keeper: keeper(probes.drain),
             shadows,
             checkpoints,
+            archive: archive_thread(archives),
         };
         let reload = views.reload.take();
         let cores = Cores { gateway: self.gateway, partitions };

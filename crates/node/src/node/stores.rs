@@ -16,6 +16,7 @@ use weir_orderstate::stores::kept::KeepSettings;
 use weir_orderstate::stores::own::{EngineState, OwnSource};
 use weir_orderstate::stores::snapshots::SnapshotWriter;
 use weir_partition::recovery::RecoveredPartition;
+use weir_tls::read_secret_text;
 use weir_types::hex::parse_key;
 use weir_types::{Nanos, PartitionId, SessionId};
 use weir_wire::session::ApiKey;
@@ -152,8 +153,7 @@ impl Assembly<'_> {
     pub(super) fn replica(&self) -> anyhow::Result<Replica> {
         let Some(section) = &self.config.replica else { return Ok(None) };
         let path = &section.key_file;
-        let key = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the replica's key in {}", path.display()))?;
+        let key = read_secret_text(path).context("the replica's key")?;
         let key = parse_key(&key)
             .with_context(|| format!("{} holds no key in hexadecimal", path.display()))?;
         let (port, updates) =

@@ -11,6 +11,7 @@ use weir_io::WakeFd;
 use weir_orderstate::cold::COLD_SHARE;
 use weir_orderstate::replica::ReplicaAgent;
 use weir_orderstate::stores::snapshots::SnapshotWriter;
+use weir_partition::archive::agent::ArchiveAgent;
 use weir_partition::shadow_agent;
 use weir_probe::thread::Share;
 use weir_runtime::fd_poller::FdPoller;
@@ -127,6 +128,7 @@ pub(super) struct CommonThreads {
     pub(super) keeper: Runner,
     pub(super) shadows: Runner,
     pub(super) checkpoints: Runner,
+    pub(super) archive: Option<Runner>,
 }
 
 impl Assembly<'_> {
@@ -173,6 +175,7 @@ impl Assembly<'_> {
         let background = views.publisher.threads.into_iter().chain(self.cold_thread(views.cold));
         let background = background.chain(views.replica.map(|agent| self.replica_thread(agent)));
         let background = background.chain([common.keeper, common.shadows, common.checkpoints]);
+        let background = background.chain(common.archive);
         let background = background.chain(views.writer.map(store_snapshots));
         for runner in background.chain(std::mem::take(&mut self.market_runners)) {
             threads.push(runner.start()?);
@@ -248,6 +251,16 @@ pub(super) fn background(name: &'static str, share: Share) -> Runner {
 /// busy core too.
 pub(super) fn checkpoints_thread() -> Runner {
     background("checkpoints", COLD_SHARE).giving_way()
+}
+
+/// Returns the thread that stores segments before the logs remove them, where one is configured. No
+/// reader waits for it; but until it has them they take room, so it has a share of a busy core too.
+pub(super) fn archive_thread(agents: Vec<ArchiveAgent>) -> Option<Runner> {
+    if agents.is_empty() {
+        return None;
+    }
+    let thread = background("archive", COLD_SHARE).giving_way();
+    Some(agents.into_iter().fold(thread, Runner::with_agent))
 }
 
 /// Returns the thread of the partitions' shadow engines.

@@ -9,8 +9,8 @@ use weir_client::{Key, SigningKey};
 use weir_delivery::BackendRole;
 use weir_delivery::token::TOKEN_SOURCES_MAX;
 use weir_runtime::ConfigError;
-use weir_tls::ClientTls;
 use weir_tls::client::Trust;
+use weir_tls::{ClientTls, read_secret_text};
 use weir_types::hex::parse_key;
 use weir_wire::session::ApiKey;
 
@@ -186,7 +186,6 @@ impl BackendSection {
 }
 
 fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the router's key {}", path.display()))?;
+    let text = read_secret_text(path).context("the router's key")?;
     parse_key(&text).with_context(|| format!("{}: want 64 hexadecimal digits", path.display()))
 }

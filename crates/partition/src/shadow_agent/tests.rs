@@ -16,7 +16,9 @@ use weir_wire::reference::DefineFirm;
 use weir_wire::{Command, Definition};
 
 use super::*;
+use crate::archive::{ArchivePlaces, KINDS};
 use crate::holds::Holds;
+use crate::retention::START_PAUSE;
 use crate::shadow::ShadowParts;
 
 const HERE: PartitionId = PartitionId(1);
@@ -322,6 +324,75 @@ fn the_planted_bug_of_ignored_readers_is_found() {
     );
     plant::set(None);
     assert!(found.is_err());
+}
+
+/// Returns a world whose logs are far over their limits, with an archive that nobody feeds yet, and
+/// the time.
+fn world_with_archive(wait_bytes_max: Option<u64>) -> (World, ArchivePlaces, u64) {
+    let mut world = world(1_000, 100);
+    world.agent.limits = RetentionLimits {
+        command_bytes: Some(3 * SEGMENT_BYTES),
+        event_bytes: Some(3 * SEGMENT_BYTES),
+        age: None,
+    };
+    let places = ArchivePlaces::default();
+    world.agent.shadow.archive_by(ArchiveGate::new(places.clone(), wait_bytes_max));
+    let now = world.has_applied(150, 1);
+    let now = world.has_applied(600, now);
+    let now = world.has_applied(1_000, now);
+    (world, places, now)
+}
+
+#[test]
+fn no_segment_goes_that_the_archive_has_not_stored() {
+    let (mut world, places, now) = world_with_archive(None);
+    let waiting = |world: &World| world.figures.counters.report().archive_wait_bytes;
+    assert_eq!((world.kept(), world.first_in_files()), ((1, 1, Some("archive")), 1));
+    let [commands, events] = KINDS.map(|kind| places.wanted(kind));
+    assert_eq!(commands.0, begins_before(&world, 601));
+    assert!((550..=601).contains(&events.0), "{events}");
+    assert!(waiting(&world) > 10 * SEGMENT_BYTES);
+    // It has a part of the commands.
+    let part = begins_before(&world, 200);
+    places.tell_stored(SegmentKind::Command, Position(part));
+    let now = world.run(now, RETENTION_INTERVAL + 1_000_000_000);
+    assert_eq!((world.kept(), world.first_in_files()), ((part, 1, Some("archive")), 1));
+    // It has all that is asked for.
+    places.tell_stored(SegmentKind::Command, commands);
+    places.tell_stored(SegmentKind::Event, events);
+    world.run(now, START_PAUSE.0 + RETENTION_INTERVAL);
+    assert_eq!(world.kept(), (commands.0, events.0, Some("snapshots")));
+    assert_eq!((world.first_in_files(), waiting(&world)), (events.0, 0));
+    assert_eq!(world.figures.counters.report().archive_lost_bytes, 0);
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_of_a_segment_that_goes_unstored_is_found() {
+    use crate::plant::{self, Plant};
+
+    plant::set(Some(Plant::RemovedUnstored));
+    let found = std::panic::catch_unwind(no_segment_goes_that_the_archive_has_not_stored);
+    plant::set(None);
+    assert!(found.is_err());
+}
+
+#[test]
+fn past_the_bytes_that_may_wait_the_oldest_segments_go_and_are_counted() {
+    let (mut world, places, now) = world_with_archive(Some(2 * SEGMENT_BYTES));
+    // A start gives the archive's thread time to say that it has them.
+    assert_eq!(world.kept(), (1, 1, Some("archive")));
+    let now = world.run(now + START_PAUSE.0, RETENTION_INTERVAL + 1_000_000_000);
+    let report = world.figures.counters.report();
+    let (commands, events, _) = world.kept();
+    let [wanted_commands, wanted_events] = KINDS.map(|kind| places.wanted(kind));
+    assert!(commands > 1 && commands < wanted_commands.0, "{commands}");
+    assert!(events > 1 && events < wanted_events.0, "{events}");
+    assert_eq!(report.archive_wait_bytes, 4 * SEGMENT_BYTES, "two segments of each log");
+    let lost = report.archive_lost_bytes;
+    assert!(lost > 8 * SEGMENT_BYTES && lost.is_multiple_of(SEGMENT_BYTES), "{lost}");
+    world.run(now, 2 * RETENTION_INTERVAL);
+    assert_eq!(world.figures.counters.report().archive_lost_bytes, lost, "counted once");
 }
 
 #[test]

@@ -91,6 +91,7 @@ pub(crate) fn settings(node_dir: &Path) -> RecoverySettings {
         snapshot_every_commands: 1_000,
         snapshots_kept: 2,
         retention: RetentionLimits::default(),
+        archive: None,
     }
 }
 

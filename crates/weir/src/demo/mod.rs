@@ -31,9 +31,9 @@ use weir_node::health::Stage;
 use weir_node::http::Side;
 use weir_node::node::{FIRST_OPERATOR, Node};
 use weir_node::status::{InstrumentReport, NodeStatus};
-use weir_tls::ClientTls;
 use weir_tls::authority::Usage;
 use weir_tls::client::Trust;
+use weir_tls::{ClientTls, read_secret_text};
 use weir_types::hex::parse_key;
 use weir_types::{AccountId, Durability, Nanos, Phase};
 use weir_wire::session::ApiKey;
@@ -281,8 +281,7 @@ impl DemoNode {
 
     fn operator_key(&self) -> anyhow::Result<ApiKey> {
         let path = self.dir.join("operator.key");
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("the operator's key in {}", path.display()))?;
+        let text = read_secret_text(&path).context("the operator's key")?;
         let key = parse_key(&text).with_context(|| format!("{} holds no key", path.display()))?;
         Ok(ApiKey(key))
     }

@@ -56,7 +56,7 @@ impl Rig {
         let mut venue = Venue::new(Rc::clone(&day), faults);
         let dir = tempfile::tempdir().expect("a directory");
         let password = dir.path().join("password");
-        std::fs::write(&password, PASSWORD).expect("it is written");
+        weir_io::durable::write_file(&password, PASSWORD.as_bytes(), 0o600).expect("it is written");
         let [a, b] = [(); 2].map(|()| match parts.unicast {
             true => "127.0.0.1:0".to_owned(),
             false => own_group(),

@@ -16,7 +16,7 @@ fn rig(day: Day) -> (Rig, tempfile::TempDir) {
     let mut rig = Rig::new(day, Faults::default(), Parts::default());
     let dir = tempfile::tempdir().expect("a directory");
     let password = dir.path().join("password");
-    std::fs::write(&password, PASSWORD).expect("it is written");
+    weir_io::durable::write_file(&password, PASSWORD.as_bytes(), 0o600).expect("it is written");
     let address = rig.venue.soup.address();
     let text = format!(
         "name = \"itch\"\n[tcp]\naddress = \"{address}\"\nusername = \"{NAME}\"\n\

@@ -63,10 +63,10 @@ impl Rig {
     /// Starts nodes with these sources, each source fed by a core.
     pub fn new(nodes: &[&[u16]]) -> Rig {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("token.key"), [7; 32]).unwrap();
+        weir_io::durable::write_file(&dir.path().join("token.key"), &[7; 32], 0o600).unwrap();
         for who in [ROUTER, ROUTER_2, ALICE] {
             let path = dir.path().join(format!("session-{}.key", who.session_id));
-            std::fs::write(path, hex(&who.key().0)).unwrap();
+            weir_io::durable::write_file(&path, hex(&who.key().0).as_bytes(), 0o600).unwrap();
         }
         let (backends, cores) = (Vec::new(), Vec::new());
         let mut rig = Rig { dir, backends, cores, rng: Rng::new(1) };

@@ -10,6 +10,7 @@
 mod support;
 
 mod access;
+mod archive;
 mod backup;
 mod clocks;
 mod cold;
@@ -48,6 +49,7 @@ mod replica;
 mod restart;
 mod retention;
 mod retention_views;
+mod secrets;
 mod service;
 mod slow_reader;
 mod stalled_disk;

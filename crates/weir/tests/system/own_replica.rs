@@ -109,7 +109,7 @@ fn replica_of_partition(
 ) -> (Home, Node) {
     let home = Home::with_config("os", "");
     let key: String = SUPERVISOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
-    std::fs::write(home.path("supervisor.key"), key).unwrap();
+    weir_io::durable::write_file(&home.path("supervisor.key"), key.as_bytes(), 0o600).unwrap();
     let config = format!(
         "[replica]\nmaster = \"{master}\"\nsession = 2\nkey_file = {:?}\n\
          sources = [{id}]\n{settings}",
@@ -349,8 +349,8 @@ fn a_token_key_is_replaced_while_nodes_run_and_no_reader_begins_again() {
         for (node, (home, config)) in
             [&market.node, &replica].into_iter().zip(homes.into_iter().zip(&configs))
         {
-            std::fs::write(home.data().join("token.key"), seals).unwrap();
-            std::fs::write(home.path("other.key"), opens).unwrap();
+            weir_io::durable::write_file(&home.data().join("token.key"), seals, 0o600).unwrap();
+            weir_io::durable::write_file(&home.path("other.key"), opens, 0o600).unwrap();
             let keys = format!("token_keys_opened = [{:?}]\n", home.path("other.key"));
             let config = format!("{config}\n[delivery]\n{keys}");
             std::fs::write(home.path("weir.toml"), config).unwrap();
@@ -372,8 +372,8 @@ fn a_token_key_is_replaced_while_nodes_run_and_no_reader_begins_again() {
     }
     assert_eq!(following.resyncs, []);
     // A token sealed by the removed key is refused, and its reader receives the reason.
-    std::fs::write(market.home.data().join("token.key"), [3; 32]).unwrap();
-    std::fs::write(market.home.path("other.key"), [3; 32]).unwrap();
+    weir_io::durable::write_file(&market.home.data().join("token.key"), &[3; 32], 0o600).unwrap();
+    weir_io::durable::write_file(&market.home.path("other.key"), &[3; 32], 0o600).unwrap();
     market.node.hang_up();
     until("the refusal", || {
         following.go_on(market.node.address()).unwrap();
@@ -393,7 +393,7 @@ fn a_router_asks_the_unindexed_replica_for_everything_and_the_master_for_a_firms
     until_even(&market.node, &replica);
     let home = Home::with_config("os", "");
     let key: String = ROUTER.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
-    std::fs::write(home.path("router.key"), key).unwrap();
+    weir_io::durable::write_file(&home.path("router.key"), key.as_bytes(), 0o600).unwrap();
     let backend = |address: SocketAddr, role: &str| {
         format!(
             "[[router.backend]]\naddress = \"{address}\"\nsources = [1]\nsession = 3\n\
@@ -489,7 +489,7 @@ fn a_first_start_with_a_followed_source_that_was_killed_begins_again() {
     let token_key = std::fs::read(home.data().join("token.key")).unwrap();
     std::fs::remove_dir_all(home.data()).unwrap();
     std::fs::create_dir(home.data()).unwrap();
-    std::fs::write(home.data().join("token.key"), token_key).unwrap();
+    weir_io::durable::write_file(&home.data().join("token.key"), &token_key, 0o600).unwrap();
     let control = home.data().join("control");
     std::os::unix::fs::symlink("nowhere", &control).unwrap();
     let said = String::from_utf8(home.fail_to_start().stderr).unwrap();

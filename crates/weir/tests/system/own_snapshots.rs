@@ -75,7 +75,7 @@ fn who_comes_too_late_to_ask_for_all_joins_by_a_snapshot_while_another_client_ha
     let login = "snapshots_username = \"weir\"\nsnapshots_password_file = ";
     let dir = tempfile::tempdir().unwrap();
     let password = dir.path().join("password");
-    std::fs::write(&password, "open\n").unwrap();
+    weir_io::durable::write_file(&password, b"open\n", 0o600).unwrap();
     let (venue, server) = venue("os", &format!("{login}{password:?}\n"));
     let wire = Wire::new(&venue, [30, 10]);
     let a = venue.start();
@@ -112,7 +112,7 @@ fn who_comes_too_late_to_ask_for_all_joins_by_a_snapshot_while_another_client_ha
 fn a_snapshot_is_refused_by_its_reason_and_only_so_many_have_one() {
     let dir = tempfile::tempdir().unwrap();
     let password = dir.path().join("password");
-    std::fs::write(&password, "open").unwrap();
+    weir_io::durable::write_file(&password, b"open", 0o600).unwrap();
     let more = format!(
         "snapshots_username = \"weir\"\nsnapshots_password_file = {password:?}\n\
          snapshots_clients_max = 2\n"

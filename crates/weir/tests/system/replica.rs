@@ -17,7 +17,7 @@ use crate::support::{Home, Node, SUPERVISOR, Who, definition_of, until};
 fn replica_of(master: &Node, master_home: &Home, settings: &str) -> (Home, Node) {
     let home = Home::with_config("os", "");
     let key: String = SUPERVISOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
-    std::fs::write(home.path("supervisor.key"), key).unwrap();
+    weir_io::durable::write_file(&home.path("supervisor.key"), key.as_bytes(), 0o600).unwrap();
     point_at(&home, master, settings);
     // Both nodes accept the same tokens because they seal with the same key.
     std::fs::create_dir_all(home.data()).unwrap();

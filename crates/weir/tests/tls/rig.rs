@@ -35,7 +35,7 @@ impl Rig {
     }
 
     pub fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.home.path(name), text).unwrap();
+        weir_io::durable::write_file(&self.home.path(name), text.as_bytes(), 0o600).unwrap();
     }
 
     /// Writes a certificate signed by `authority` and its key under `name`.

@@ -1,0 +1,96 @@
+//! The shadow's end of an archive: it asks for the segments that could go, and lets those go that
+//! are stored.
+//!
+//! An archive that fails holds them, for nothing is to be lost. With a limit on the bytes that
+//! wait, the oldest go without a copy once more wait, and the archive has a gap from then on.
+
+use weir_log::{RetainedSegment, SegmentKind};
+use weir_types::{Nanos, Position};
+
+use super::ArchivePlaces;
+use crate::plant::{self, Plant};
+use crate::retention::{START_PAUSE, Surplus};
+
+/// The shadow's end of an archive.
+#[derive(Debug)]
+pub struct ArchiveGate {
+    places: ArchivePlaces,
+    wait_bytes_max: Option<u64>,
+    /// The time from which segments may go without a copy: a start gives the archive's thread some
+    /// to find those that it has.
+    may_give_up_at: Option<Nanos>,
+    /// The positions before which segments went without a copy.
+    given_up: [Position; 2],
+}
+
+/// The part of a log that an archive lets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Segments that end before this position may go.
+    pub upto: Position,
+    /// The bytes that wait for the archive.
+    pub waiting_bytes: u64,
+    /// The bytes that go without a copy, and did not before.
+    pub lost_bytes: u64,
+}
+
+impl ArchiveGate {
+    /// Returns the gate of an archive. Without `wait_bytes_max` no segment goes that is not stored.
+    #[must_use]
+    pub fn new(places: ArchivePlaces, wait_bytes_max: Option<u64>) -> ArchiveGate {
+        let given_up = [Position::NONE; 2];
+        ArchiveGate { places, wait_bytes_max, may_give_up_at: None, given_up }
+    }
+
+    /// Asks for the segments of a log that may go by limits and readers, and returns the part of
+    /// them that the archive lets go. `now` is the time of the monotonic clock.
+    pub(crate) fn pass(&mut self, log: LogAtGate<'_>, now: Nanos) -> Passed {
+        let LogAtGate { kind, segments, free } = log;
+        let pause_ends = Nanos(now.0.saturating_add(START_PAUSE.0));
+        let may_give_up = now >= *self.may_give_up_at.get_or_insert(pause_ends);
+        self.places.want(kind, free.before);
+        let stored = self.places.stored(kind);
+        if stored >= free.before || plant::is(Plant::RemovedUnstored) {
+            return Passed { upto: free.before, waiting_bytes: 0, lost_bytes: 0 };
+        }
+        let waits = |segment: &RetainedSegment| {
+            segment.first_position >= stored && segment.first_position < free.before
+        };
+        let waiting = segments.iter().filter(|segment| waits(segment));
+        let mut passed = Passed {
+            upto: last_whole(segments, stored),
+            waiting_bytes: waiting.map(|segment| segment.bytes).sum(),
+            lost_bytes: 0,
+        };
+        let Some(max) = self.wait_bytes_max.filter(|_| may_give_up) else { return passed };
+        let given_up = &mut self.given_up[usize::from(kind == SegmentKind::Event)];
+        for pair in segments.windows(2).filter(|pair| waits(&pair[0])) {
+            if passed.waiting_bytes <= max {
+                break;
+            }
+            passed.upto = pair[1].first_position;
+            passed.waiting_bytes -= pair[0].bytes;
+            if passed.upto > *given_up {
+                *given_up = passed.upto;
+                passed.lost_bytes += pair[0].bytes;
+            }
+        }
+        passed
+    }
+}
+
+/// A log at a look at the retention.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogAtGate<'a> {
+    pub(crate) kind: SegmentKind,
+    pub(crate) segments: &'a [RetainedSegment],
+    /// The part that may go by limits and readers.
+    pub(crate) free: Surplus,
+}
+
+/// Returns the position up to which segments may go when the oldest one that is not stored begins
+/// at `stored`. One that has only marks begins where the next one does; both stay then.
+fn last_whole(segments: &[RetainedSegment], stored: Position) -> Position {
+    let sharing = segments.iter().filter(|segment| segment.first_position == stored).count();
+    if sharing > 1 { Position(stored.0 - 1) } else { stored }
+}
