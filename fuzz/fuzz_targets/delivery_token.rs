@@ -24,7 +24,9 @@ fuzz_target!(|bytes: &[u8]| {
             let (source, epoch) = (PartitionId(source.into()), Epoch(recipe.short().into()));
             let change_id = ChangeId { seq: Seq(recipe.number()), rec: Rec(recipe.number()) };
             let at = SourceCursor::new(source, epoch, change_id);
-            SourceCursor { seen: Seq(change_id.seq.0.saturating_add(recipe.short().into())), ..at }
+            let seen = Seq(change_id.seq.0.saturating_add(recipe.short().into()));
+            let since = ChangeId { seq: Seq(recipe.number()), rec: Rec(recipe.number()) };
+            SourceCursor { seen, since, ..at }
         })
         .collect();
     let mut token = Vec::new();

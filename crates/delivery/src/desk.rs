@@ -164,8 +164,8 @@ struct Reader {
     epoch: Epoch,
     /// The latest change that the store had when it made the reader's pages.
     seen: Seq,
-    /// The newest change when it began without a token.
-    since: Seq,
+    /// As in [`SourceCursor`].
+    since: ChangeId,
     /// Its places in other sources, from a router's token: handed on unchanged.
     elsewhere: Vec<SourceCursor>,
     limits: PageLimits,
@@ -381,7 +381,7 @@ impl Desk {
             after: ChangeId::START,
             epoch: self.store.epoch(),
             seen: Seq(0),
-            since: Seq(0),
+            since: ChangeId::START,
             elsewhere: Vec::new(),
             limits: PageLimits {
                 rows_max,
@@ -487,10 +487,7 @@ impl Desk {
             return reach;
         }
         match self.store.check(at.epoch, at.change_id, filter) {
-            // What is gone ended before the reader began, so it has seen none of it live. Else a
-            // first copy of more pages than one would end at the first live order that is older
-            // than the floor, and begin again for ever.
-            Err(Resync::Floor) if self.store.floor_of(filter).seq < at.since => Ok(()),
+            Err(Resync::Floor) if is_unseen(self.store.floor_of(filter), at.since) => Ok(()),
             checked => checked,
         }
     }
@@ -797,7 +794,7 @@ impl Desk {
 
     /// Picks a reader's next page.
     fn next_page(&mut self, reader: &mut Reader, scope: &Scope) -> Page {
-        let head = self.store.head().seq;
+        let head = self.store.head();
         // It has seen nothing yet; or it began at a store that is ahead of this one, which may tell
         // it of live orders that have ended there.
         if reader.after == ChangeId::START || reader.since > head {
@@ -806,7 +803,7 @@ impl Desk {
         let limits = reader.page_limits();
         let page = self.store.select_from(&reader.query(scope, &limits), &mut self.selection);
         reader.looked_at = Some(self.store.complete_to());
-        reader.seen = reader.seen.max(head);
+        reader.seen = reader.seen.max(head.seq);
         page
     }
 
@@ -831,6 +828,18 @@ impl Desk {
         round.polled.page_count += 1;
         Visit::Done
     }
+}
+
+/// True when all removed changes up to `floor` ended orders before the reader began at `since`, so
+/// that it has seen none of them live. Without this a first copy of more pages than one would end
+/// at the first live order that is older than the floor, and begin again for ever.
+///
+/// The two are compared as whole places, because a core may end any number of orders at one `seq`,
+/// and may go on within it. The floor of a store that began in the middle of its source's history
+/// is no removed change but has no record, and orders that live there have another first place than
+/// in the store before: it lets no reader from there through.
+fn is_unseen(floor: ChangeId, since: ChangeId) -> bool {
+    !floor.rec.is_none() && floor <= since
 }
 
 /// True for refusals of a fetch's `min_token`, which do not concern its token.

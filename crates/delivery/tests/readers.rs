@@ -28,6 +28,8 @@ enum Op {
     Insert { keys: Keys, at_same_seq: bool, attributes: u16 },
     /// A change of one of the orders, a few `seq` later: perhaps its end, perhaps other keys.
     Update { pick: usize, skip: u64, ends: bool, keys: Option<Keys>, attributes: u16 },
+    /// The ends of the oldest live orders, all at one `seq`.
+    EndMany { count: usize },
     /// Changes of one order, one after the other.
     Burst { pick: usize, count: u8 },
     /// The deletion of a record: a live one, or one that ended or is gone.
@@ -86,6 +88,7 @@ fn any_change() -> impl Strategy<Value = Op> {
             .prop_map(|(pick, skip, ends, keys, attributes)| Op::Update {
                 pick, skip, ends, keys, attributes,
             }),
+        1 => (2..9usize).prop_map(|count| Op::EndMany { count }),
         1 => (any_pick(), 2..20u8).prop_map(|(pick, count)| Op::Burst { pick, count }),
         1 => (any_pick(), any::<bool>()).prop_map(|(pick, is_live)| Op::Delete { pick, is_live }),
         1 => (any_pick(), any::<bool>(), prop::option::of(any_keys()))
@@ -111,13 +114,14 @@ struct Reader {
     filter: Filter,
     after: ChangeId,
     /// The newest change when it began, or began anew.
-    since: Seq,
+    since: ChangeId,
     mirror: BTreeMap<Rec, (OrderRow, Vec<u8>)>,
 }
 
 impl Reader {
     fn new(filter: &Filter) -> Reader {
-        Reader { filter: *filter, after: ChangeId::START, since: Seq(0), mirror: BTreeMap::new() }
+        let (after, since) = (ChangeId::START, ChangeId::START);
+        Reader { filter: *filter, after, since, mirror: BTreeMap::new() }
     }
 
     fn take(&mut self, row: &OrderRow, attributes: &[u8]) {
@@ -251,6 +255,7 @@ impl World {
                 self.seq += 1 + skip;
                 self.say(rec.0, keys, status, attributes, false);
             }
+            Op::EndMany { count } => self.end_many(count),
             Op::Burst { pick, count } => {
                 let Some(index) = self.pick(pick, State::Live) else { return };
                 let (rec, keys, _) = self.orders[index];
@@ -290,6 +295,21 @@ impl World {
             }
             Op::Chunks { store, count, bytes_max } => self.take_chunks(store, count, bytes_max),
             Op::Read { .. } => {}
+        }
+    }
+
+    fn end_many(&mut self, count: usize) {
+        self.seq += 1;
+        let is_live = |order: &&mut (Rec, Keys, State)| order.2 == State::Live;
+        let ended = self.orders.iter_mut().filter(is_live).take(count);
+        let ended: Vec<(Rec, Keys)> = ended
+            .map(|order| {
+                order.2 = State::Ended;
+                (order.0, order.1)
+            })
+            .collect();
+        for (rec, keys) in ended {
+            self.say(rec.0, keys, OrdStatus::Filled, 0, false);
         }
     }
 
@@ -344,7 +364,7 @@ impl World {
         let (filter, after) = (reader.filter, reader.after);
         let mut selection = Selection::default();
         if after == ChangeId::START {
-            reader.since = store.head().seq;
+            reader.since = store.head();
         }
         let query = PageQuery { after, since: reader.since, filter: &filter, limits };
         let page = store.select_from(&query, &mut selection);
