@@ -82,7 +82,7 @@ impl OwnEvents {
             log_id: start.log_id,
             begun_after: start.begun_after,
             command: start.command,
-            waits_for_epoch: start.is_rebuilt,
+            waits_for_epoch: start.waits_for_epoch,
             bytes_since: if start.is_rebuilt { AT_ONCE } else { 0 },
             places: BTreeMap::new(),
             needed: start.needed,
