@@ -22,7 +22,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, Seq, SessionId, WallOffset};
+use weir_types::{
+    ChangeId, Epoch, Nanos, PartitionId, Reason, Seq, SessionId, SourceLog, WallOffset,
+};
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::event::OrderEvent;
 
@@ -166,6 +168,8 @@ struct Reader {
     seen: Seq,
     /// As in [`SourceCursor`].
     since: ChangeId,
+    /// The log whose changes it has, where it is known.
+    log: SourceLog,
     /// Its places in other sources, from a router's token: handed on unchanged.
     elsewhere: Vec<SourceCursor>,
     limits: PageLimits,
@@ -350,7 +354,7 @@ impl Desk {
                     Err(reason) => reader.refusal = Some(reason),
                 }
                 (reader.epoch, reader.after) = (at.epoch, at.change_id);
-                (reader.seen, reader.since) = (at.seen, at.since);
+                (reader.seen, reader.since, reader.log) = (at.seen, at.since, at.log);
                 reader.elsewhere.append(&mut self.opened);
             }
             Err((scope, reason)) => (reader.scope, reader.refusal) = (scope, Some(reason)),
@@ -382,6 +386,7 @@ impl Desk {
             epoch: self.store.epoch(),
             seen: Seq(0),
             since: ChangeId::START,
+            log: SourceLog::NONE,
             elsewhere: Vec::new(),
             limits: PageLimits {
                 rows_max,
@@ -428,6 +433,9 @@ impl Desk {
 
     fn reached(&self, at: &SourceCursor) -> Reached {
         let store = &self.store;
+        if at.is_of_other_log(store.log()) {
+            return Reached::Never;
+        }
         if at.epoch == store.epoch() {
             let is_reached = at.change_id <= store.complete_to();
             return if is_reached { Reached::Yes } else { Reached::NotYet };
@@ -480,6 +488,10 @@ impl Desk {
 
     /// Checks that a reader can go on from a place and miss nothing.
     fn check(&self, at: &SourceCursor, filter: &Filter) -> Result<(), Resync> {
+        if at.change_id != ChangeId::START && at.is_of_other_log(self.store.log()) {
+            // Its places say nothing about this store.
+            return Err(Resync::Epoch);
+        }
         // If later changes turn out to be void, the states that its pages left out for them are
         // valid again.
         let reach = self.store.check(at.epoch, at.reach(), filter);
@@ -743,6 +755,9 @@ impl Desk {
         }
         // The check has shown that the place is valid in the store's epoch too.
         reader.epoch = self.store.epoch();
+        if !self.store.log().is_none() {
+            reader.log = self.store.log();
+        }
         if let Some((min, until)) = reader.min {
             match self.reached(&min) {
                 Reached::NotYet if now < until => {
@@ -820,7 +835,10 @@ impl Desk {
         let is_about_token = !is_about_min(reason);
         if let Some(scope) = reader.scope.as_ref().filter(|_| is_about_token) {
             let (source, epoch) = (self.store.source(), self.store.epoch());
-            let start = SourceCursor::new(source, epoch, ChangeId::START);
+            let start = SourceCursor {
+                log: self.store.log(),
+                ..SourceCursor::new(source, epoch, ChangeId::START)
+            };
             self.sealer.seal(scope, &[start], &mut self.token);
         }
         let head = PageHead { served_time: self.wall_at(now), credit_left: 0, ..reader.head };
@@ -860,8 +878,8 @@ impl Reader {
     }
 
     fn at(&self, source: PartitionId) -> SourceCursor {
-        let (epoch, change_id) = (self.epoch, self.after);
-        SourceCursor { source, epoch, change_id, seen: self.seen, since: self.since }
+        let Reader { epoch, after: change_id, seen, since, log, .. } = *self;
+        SourceCursor { source, epoch, change_id, seen, since, log }
     }
 
     fn fill_deadline(&self) -> Nanos {

@@ -19,7 +19,7 @@ use weir_delivery::{
     ChunkOutcome, Filter, IngestOutcome, Kinds, OrderStore, PageLimits, PageQuery, Resync,
     Retention, Selection, StoreConfig, row_len, row_of,
 };
-use weir_types::{ChangeId, Epoch, OrdStatus, Rec, Seq};
+use weir_types::{ChangeId, Epoch, OrdStatus, Rec, Seq, SourceLog};
 use weir_wire::delivery::{OrderRow, RowFlags};
 
 #[derive(Clone, Debug)]
@@ -183,11 +183,17 @@ fn config(store: usize, retained_max: [u32; 3]) -> StoreConfig {
     StoreConfig { kinds, retention, ..StoreConfig::new(SOURCE, Epoch(1)) }
 }
 
+fn store_of(config: StoreConfig) -> OrderStore {
+    let mut store = OrderStore::new(config);
+    store.set_log(SourceLog(7));
+    store
+}
+
 impl World {
     fn new(retained_max: [u32; 3]) -> World {
         World {
             retained_max,
-            stores: [0, 1, 2].map(|at| OrderStore::new(config(at, retained_max))).into(),
+            stores: [0, 1, 2].map(|at| store_of(config(at, retained_max))).into(),
             snapshots: vec![None; 3],
             model: Model::default(),
             orders: Vec::new(),
@@ -438,7 +444,7 @@ fn assert_same(one: &OrderStore, other: &OrderStore) {
     let state = |store: &OrderStore| {
         let memory = store.memory();
         let counts = (store.live_count(), store.ended_count(), memory.rows, memory.attributes);
-        (store.head(), store.floor(), store.epoch(), counts)
+        (store.head(), store.floor(), store.epoch(), store.log(), counts)
     };
     assert_eq!(state(one), state(other));
     let change_ids: Vec<ChangeId> = [0, one.head().seq.0 / 2, one.head().seq.0.saturating_sub(3)]
