@@ -9,7 +9,7 @@ use weir_delivery::{
     Entitlement, Filter, NonceCounter, Scope, SourceCursor, TokenKey, TokenSealer, Visibility,
 };
 use weir_fuzz::Recipe;
-use weir_types::{ChangeId, Epoch, InstrumentId, Nanos, PartitionId, Rec, Seq};
+use weir_types::{ChangeId, Epoch, InstrumentId, Nanos, PartitionId, Rec, Seq, SourceLog};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut sealer = TokenSealer::new(TokenKey::new(1, &[7; 32]), NonceCounter::new(1, Nanos(1)));
@@ -24,7 +24,9 @@ fuzz_target!(|bytes: &[u8]| {
             let (source, epoch) = (PartitionId(source.into()), Epoch(recipe.short().into()));
             let change_id = ChangeId { seq: Seq(recipe.number()), rec: Rec(recipe.number()) };
             let at = SourceCursor::new(source, epoch, change_id);
-            SourceCursor { seen: Seq(change_id.seq.0.saturating_add(recipe.short().into())), ..at }
+            let seen = Seq(change_id.seq.0.saturating_add(recipe.short().into()));
+            let since = ChangeId { seq: Seq(recipe.number()), rec: Rec(recipe.number()) };
+            SourceCursor { seen, since, log: SourceLog(recipe.number()), ..at }
         })
         .collect();
     let mut token = Vec::new();

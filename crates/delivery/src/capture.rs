@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use weir_types::{ChangeId, Epochs, PartitionId, Rec};
+use weir_types::{ChangeId, Epochs, PartitionId, Rec, SourceLog};
 
 use crate::chunk::ChunkedArray;
 use crate::heap::Heap;
@@ -69,6 +69,7 @@ impl KeptEntries {
 pub(crate) struct Capture {
     source: PartitionId,
     epochs: Epochs<ChangeId>,
+    log: SourceLog,
     kinds: Kinds,
     head: ChangeId,
     floor: ChangeId,
@@ -98,6 +99,7 @@ impl Capture {
         Capture {
             source: store.config.source,
             epochs: store.epochs.clone(),
+            log: store.log,
             kinds: store.config.kinds,
             head: store.head,
             floor: store.index.floor(),
@@ -172,6 +174,7 @@ impl Capture {
         out.extend_from_slice(&self.slot_count.to_le_bytes());
         out.extend_from_slice(&self.digest.to_le_bytes());
         out.extend_from_slice(&self.highest.0.to_le_bytes());
+        out.extend_from_slice(&self.log.0.to_le_bytes());
         let count = u32::try_from(self.epochs.ended().len()).expect("epochs are few");
         out.extend_from_slice(&count.to_le_bytes());
         for (epoch, valid_to) in self.epochs.ended() {

@@ -22,7 +22,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, Seq, SessionId, WallOffset};
+use weir_types::{
+    ChangeId, Epoch, Nanos, PartitionId, Reason, Seq, SessionId, SourceLog, WallOffset,
+};
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::event::OrderEvent;
 
@@ -164,8 +166,10 @@ struct Reader {
     epoch: Epoch,
     /// The latest change that the store had when it made the reader's pages.
     seen: Seq,
-    /// The newest change when it began without a token.
-    since: Seq,
+    /// As in [`SourceCursor`].
+    since: ChangeId,
+    /// The log whose changes it has, where it is known.
+    log: SourceLog,
     /// Its places in other sources, from a router's token: handed on unchanged.
     elsewhere: Vec<SourceCursor>,
     limits: PageLimits,
@@ -350,7 +354,7 @@ impl Desk {
                     Err(reason) => reader.refusal = Some(reason),
                 }
                 (reader.epoch, reader.after) = (at.epoch, at.change_id);
-                (reader.seen, reader.since) = (at.seen, at.since);
+                (reader.seen, reader.since, reader.log) = (at.seen, at.since, at.log);
                 reader.elsewhere.append(&mut self.opened);
             }
             Err((scope, reason)) => (reader.scope, reader.refusal) = (scope, Some(reason)),
@@ -381,7 +385,8 @@ impl Desk {
             after: ChangeId::START,
             epoch: self.store.epoch(),
             seen: Seq(0),
-            since: Seq(0),
+            since: ChangeId::START,
+            log: SourceLog::NONE,
             elsewhere: Vec::new(),
             limits: PageLimits {
                 rows_max,
@@ -428,6 +433,9 @@ impl Desk {
 
     fn reached(&self, at: &SourceCursor) -> Reached {
         let store = &self.store;
+        if at.is_of_other_log(store.log()) {
+            return Reached::Never;
+        }
         if at.epoch == store.epoch() {
             let is_reached = at.change_id <= store.complete_to();
             return if is_reached { Reached::Yes } else { Reached::NotYet };
@@ -480,6 +488,10 @@ impl Desk {
 
     /// Checks that a reader can go on from a place and miss nothing.
     fn check(&self, at: &SourceCursor, filter: &Filter) -> Result<(), Resync> {
+        if at.change_id != ChangeId::START && at.is_of_other_log(self.store.log()) {
+            // Its places say nothing about this store.
+            return Err(Resync::Epoch);
+        }
         // If later changes turn out to be void, the states that its pages left out for them are
         // valid again.
         let reach = self.store.check(at.epoch, at.reach(), filter);
@@ -487,10 +499,7 @@ impl Desk {
             return reach;
         }
         match self.store.check(at.epoch, at.change_id, filter) {
-            // What is gone ended before the reader began, so it has seen none of it live. Else a
-            // first copy of more pages than one would end at the first live order that is older
-            // than the floor, and begin again for ever.
-            Err(Resync::Floor) if self.store.floor_of(filter).seq < at.since => Ok(()),
+            Err(Resync::Floor) if is_unseen(self.store.floor_of(filter), at.since) => Ok(()),
             checked => checked,
         }
     }
@@ -746,6 +755,9 @@ impl Desk {
         }
         // The check has shown that the place is valid in the store's epoch too.
         reader.epoch = self.store.epoch();
+        if !self.store.log().is_none() {
+            reader.log = self.store.log();
+        }
         if let Some((min, until)) = reader.min {
             match self.reached(&min) {
                 Reached::NotYet if now < until => {
@@ -797,7 +809,7 @@ impl Desk {
 
     /// Picks a reader's next page.
     fn next_page(&mut self, reader: &mut Reader, scope: &Scope) -> Page {
-        let head = self.store.head().seq;
+        let head = self.store.head();
         // It has seen nothing yet; or it began at a store that is ahead of this one, which may tell
         // it of live orders that have ended there.
         if reader.after == ChangeId::START || reader.since > head {
@@ -806,7 +818,7 @@ impl Desk {
         let limits = reader.page_limits();
         let page = self.store.select_from(&reader.query(scope, &limits), &mut self.selection);
         reader.looked_at = Some(self.store.complete_to());
-        reader.seen = reader.seen.max(head);
+        reader.seen = reader.seen.max(head.seq);
         page
     }
 
@@ -823,7 +835,10 @@ impl Desk {
         let is_about_token = !is_about_min(reason);
         if let Some(scope) = reader.scope.as_ref().filter(|_| is_about_token) {
             let (source, epoch) = (self.store.source(), self.store.epoch());
-            let start = SourceCursor::new(source, epoch, ChangeId::START);
+            let start = SourceCursor {
+                log: self.store.log(),
+                ..SourceCursor::new(source, epoch, ChangeId::START)
+            };
             self.sealer.seal(scope, &[start], &mut self.token);
         }
         let head = PageHead { served_time: self.wall_at(now), credit_left: 0, ..reader.head };
@@ -831,6 +846,18 @@ impl Desk {
         round.polled.page_count += 1;
         Visit::Done
     }
+}
+
+/// True when all removed changes up to `floor` ended orders before the reader began at `since`, so
+/// that it has seen none of them live. Without this a first copy of more pages than one would end
+/// at the first live order that is older than the floor, and begin again for ever.
+///
+/// The two are compared as whole places, because a core may end any number of orders at one `seq`,
+/// and may go on within it. The floor of a store that began in the middle of its source's history
+/// is no removed change but has no record, and orders that live there have another first place than
+/// in the store before: it lets no reader from there through.
+fn is_unseen(floor: ChangeId, since: ChangeId) -> bool {
+    !floor.rec.is_none() && floor <= since
 }
 
 /// True for refusals of a fetch's `min_token`, which do not concern its token.
@@ -851,8 +878,8 @@ impl Reader {
     }
 
     fn at(&self, source: PartitionId) -> SourceCursor {
-        let (epoch, change_id) = (self.epoch, self.after);
-        SourceCursor { source, epoch, change_id, seen: self.seen, since: self.since }
+        let Reader { epoch, after: change_id, seen, since, log, .. } = *self;
+        SourceCursor { source, epoch, change_id, seen, since, log }
     }
 
     fn fill_deadline(&self) -> Nanos {

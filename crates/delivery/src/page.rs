@@ -4,7 +4,7 @@
 //! caller seals the next token, which the header carries. A page visits a bounded number of
 //! entries; it moves its reader on even if none of them matches.
 
-use weir_types::{ChangeId, Nanos, Reason, Seq};
+use weir_types::{ChangeId, Nanos, Reason};
 use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow, PageFlags};
 use weir_wire::dialogue::put_order_page;
 use weir_wire::frame::{put_frame_with, put_message};
@@ -66,9 +66,9 @@ enum Pick {
 pub struct PageQuery<'a> {
     /// The reader's place: the rows that changed after it.
     pub after: ChangeId,
-    /// The newest change when the reader began without a token; zero if unknown. A reader of live
-    /// orders alone gets none that ended earlier.
-    pub since: Seq,
+    /// The newest change when the reader began without a token; the start if unknown. A reader of
+    /// live orders alone gets none that ended there or earlier.
+    pub since: ChangeId,
     /// The rows that pass it.
     pub filter: &'a Filter,
     /// The limits of the page.
@@ -122,7 +122,7 @@ impl OrderStore {
         limits: &PageLimits,
         selection: &mut Selection,
     ) -> Page {
-        self.select_from(&PageQuery { after, since: Seq(0), filter, limits }, selection)
+        self.select_from(&PageQuery { after, since: ChangeId::START, filter, limits }, selection)
     }
 
     /// Picks a page's rows, in order.
@@ -273,8 +273,8 @@ impl OrderStore {
 /// ended, tombstone | no           | the filter matches and is not for live orders only
 /// ```
 ///
-/// A reader may know an ended order if it began by the reader's place and did not end before the
-/// reader began.
+/// A reader may know an ended order if it began by the reader's place and ended after the newest change
+/// of the time when the reader began.
 #[inline]
 fn is_for(meta: &SlotMeta, query: &PageQuery<'_>) -> bool {
     let PageQuery { after, since, filter, .. } = *query;
@@ -284,7 +284,7 @@ fn is_for(meta: &SlotMeta, query: &PageQuery<'_>) -> bool {
     match meta.standing {
         SlotState::Leave => !filter.matches(&meta.next_keys),
         SlotState::Ended | SlotState::Tombstone => {
-            !filter.live_only || meta.first <= after && meta.change_id.seq >= since
+            !filter.live_only || meta.first <= after && meta.change_id > since
         }
         SlotState::Live => true,
         SlotState::Free => unreachable!("a free slot is in no ring"),

@@ -4,7 +4,7 @@
 //! chunk must confirm that all have come, and the live orders must have the digest of the
 //! original's. The slots come in any order and enter the rings by place at the end.
 
-use weir_types::{ChangeId, Epoch, Epochs, PartitionId, Rec};
+use weir_types::{ChangeId, Epoch, Epochs, PartitionId, Rec, SourceLog};
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
 
@@ -16,7 +16,7 @@ use crate::index::Kind;
 use crate::row::{HISTORY_LEN, Row, SlotMeta, SlotState, row_len};
 use crate::snapshot::{
     CHUNK_HEADER_LEN, CRC_AT, ChunkKind, MAGIC, PAYLOAD_LEN_MAX, Payload, RestoreError,
-    SNAPSHOT_VERSION, VERSION_BEFORE,
+    SNAPSHOT_VERSION, VERSION_WITHOUT_HIGHEST, VERSION_WITHOUT_LOG,
 };
 use crate::store::{OrderStore, StoreConfig};
 
@@ -122,7 +122,7 @@ impl Restore {
         }
         let version = u16::from_le_bytes([header[4], header[5]]);
         let is_read = match chunk {
-            0 => matches!(version, VERSION_BEFORE | SNAPSHOT_VERSION),
+            0 => (VERSION_WITHOUT_HIGHEST..=SNAPSHOT_VERSION).contains(&version),
             _ => version == self.version,
         };
         if !is_read {
@@ -161,8 +161,12 @@ impl Restore {
         self.store.index.set_floor(from.change_id()?);
         let (slot_count, digest) = (from.u64()?, from.u64()?);
         let highest = match self.version {
-            VERSION_BEFORE => self.store.head.rec,
+            VERSION_WITHOUT_HIGHEST => self.store.head.rec,
             _ => Rec(from.u64()?),
+        };
+        self.store.log = match self.version {
+            VERSION_WITHOUT_HIGHEST | VERSION_WITHOUT_LOG => SourceLog::NONE,
+            _ => SourceLog(from.u64()?),
         };
         if self.head.replace(Head { kinds, slot_count, digest, highest }).is_some() {
             return Some(Err(self.entry("a second head")));

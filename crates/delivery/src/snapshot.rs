@@ -11,8 +11,8 @@
 //! chunk     magic u32, version u16, kind u8, 0 u8, number u32, bytes of the payload u32,
 //!           entries u32, CRC-32C of all this and the payload u32; then the payload
 //! head      source u16, epoch u32, kinds u8, head, floor, slots u64, digest u64, the highest
-//!           record number so far u64, count u32 of past epochs, each: epoch u32, its last valid
-//!           place
+//!           record number so far u64, the source's log u64, count u32 of past epochs, each: epoch
+//!           u32, its last valid place
 //! slots     each: place, first place, keys, next keys, standing u8, changes u32, 7 distances u32,
 //!           bytes of the row u16, the row
 //! keys      each: kind u8, value u64, floor
@@ -20,7 +20,8 @@
 //! ```
 //! A place is `seq` u64 and `rec` u64, keys are firm, account and instrument, u32 each. All numbers
 //! are little-endian. Chunks come in the order of their numbers: one head, slots, keys, one end.
-//! Version 1, whose head lacks the highest record number, is read too.
+//! Versions 1 and 2 are read too: their heads lack the log, and that of version 1 the highest record
+//! number.
 //!
 //! A record has one slot, its latest entry, and perhaps earlier ones: ends that keep their places
 //! beside a tombstone or a row of other keys.
@@ -33,9 +34,11 @@ use crate::filter::Keys;
 pub use crate::restore::Restore;
 
 /// The version of the stream.
-pub const SNAPSHOT_VERSION: u16 = 2;
-/// The version before, which is read too.
-pub(crate) const VERSION_BEFORE: u16 = 1;
+pub const SNAPSHOT_VERSION: u16 = 3;
+/// The version without the source's log, which is read too.
+pub(crate) const VERSION_WITHOUT_LOG: u16 = 2;
+/// The version without the log and the highest record number, which is read too.
+pub(crate) const VERSION_WITHOUT_HIGHEST: u16 = 1;
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER_LEN: usize = 24;
 pub(crate) const MAGIC: [u8; 4] = *b"WOSS";

@@ -5,7 +5,7 @@
 //! reader. The work for one event is bounded: nothing ever stops to compact. Its memory is bounded
 //! too (`memory.rs`).
 
-use weir_types::{ChangeId, Epoch, Epochs, PartitionId, Reason, Rec};
+use weir_types::{ChangeId, Epoch, Epochs, PartitionId, Reason, Rec, SourceLog};
 use weir_wire::delivery::OrderRow;
 
 use crate::capture::{Capture, KeptEntries};
@@ -106,6 +106,7 @@ pub struct OrderStore {
     /// The end of the last full resend: see [`OrderStore::complete_to`].
     pub(crate) resent_to: ChangeId,
     pub(crate) epochs: Epochs<ChangeId>,
+    pub(crate) log: SourceLog,
     pub(crate) records: Records,
     pub(crate) index: Index,
     pub(crate) metas: ChunkedArray<SlotMeta>,
@@ -146,6 +147,7 @@ impl OrderStore {
             head: ChangeId::START,
             resent_to: ChangeId::START,
             epochs: Epochs::new(config.epoch),
+            log: SourceLog::NONE,
             records: Records::default(),
             index: Index::new(config.kinds),
             metas: ChunkedArray::new(),
@@ -177,6 +179,17 @@ impl OrderStore {
     #[must_use]
     pub fn source(&self) -> PartitionId {
         self.config.source
+    }
+
+    /// Returns the log of the source's changes, where it is known.
+    #[must_use]
+    pub fn log(&self) -> SourceLog {
+        self.log
+    }
+
+    /// Sets the log of the source's changes, which snapshots carry on to replicas.
+    pub fn set_log(&mut self, log: SourceLog) {
+        self.log = log;
     }
 
     /// Returns the source's epoch.

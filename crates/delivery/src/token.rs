@@ -7,10 +7,12 @@
 //! 3   scope check, 1 byte
 //! 4   nonce, 12 bytes
 //! 16  tag, 16 bytes
-//! 32  each source, 34 bytes, encrypted, little-endian:
-//!     source u16, epoch u32, seq u64, rec u64, distance of `seen` ahead of seq u32, since u64
+//! 32  each source, 50 bytes, encrypted, little-endian:
+//!     source u16, epoch u32, seq u64, rec u64, distance of `seen` ahead of seq u32,
+//!     `since`: seq u64, rec u64, the source's log u64
 //! ```
-//! Version 2, whose sources have 26 bytes and end before `since`, is still read.
+//! Versions 2 and 3 are still read: their sources have 26 bytes and end before `since`, or 34 and
+//! end before its rec.
 //!
 //! ChaCha20-Poly1305 (RFC 8439) seals it; the first four bytes and the reader's scope are its
 //! associated data, so that a token is valid only for its own filter and entitlement. The scope
@@ -24,20 +26,26 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{ChaCha20Poly1305, Nonce, Tag};
-use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, Rec, Seq};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, Rec, Seq, SourceLog};
 
 use crate::filter::Scope;
 
 /// The version that this crate writes.
-pub const TOKEN_VERSION: u8 = 3;
-/// The version without `since`, which is read too.
-const VERSION_BEFORE: u8 = 2;
+pub const TOKEN_VERSION: u8 = 4;
+/// The version without a log, whose `since` has no rec, which is read too.
+const VERSION_OF_SEQS: u8 = 3;
+/// The version without a log and `since`, which is read too.
+const VERSION_WITHOUT_SINCE: u8 = 2;
 /// Bytes of a token without its sources.
 pub const TOKEN_HEAD_LEN: usize = 32;
 /// Bytes of each source.
-pub const TOKEN_SOURCE_LEN: usize = 34;
-/// Bytes of each source in the version before.
-const SOURCE_LEN_BEFORE: usize = 26;
+pub const TOKEN_SOURCE_LEN: usize = 50;
+/// Bytes of each source in a token whose `since` has no rec.
+const SOURCE_LEN_OF_SEQS: usize = 34;
+/// Bytes of each source in a token without `since`.
+const SOURCE_LEN_WITHOUT_SINCE: usize = 26;
+/// The place of a source's log.
+const LOG_AT: usize = 42;
 /// The most sources of a token.
 pub const TOKEN_SOURCES_MAX: usize = 64;
 
@@ -58,24 +66,39 @@ pub struct SourceCursor {
     /// the epoch turns out to have ended before `seen`, a state that was left out may be the valid
     /// one.
     pub seen: Seq,
-    /// The newest change of the store when the reader began without a token; zero if unknown. The
-    /// reader has seen no order live that ended earlier.
-    pub since: Seq,
+    /// The newest change of the store when the reader began without a token, or that of the store
+    /// which is furthest behind among those that it has read from since; the start if unknown. The
+    /// reader has seen no order live that ended there or earlier.
+    pub since: ChangeId,
+    /// The log of the source whose changes the reader has, where it is known.
+    pub log: SourceLog,
 }
 
 impl SourceCursor {
     /// Returns a cursor whose reader has seen nothing beyond it.
     #[must_use]
     pub const fn new(source: PartitionId, epoch: Epoch, change_id: ChangeId) -> SourceCursor {
-        SourceCursor { source, epoch, change_id, seen: change_id.seq, since: Seq(0) }
+        let (seen, since, log) = (change_id.seq, ChangeId::START, SourceLog::NONE);
+        SourceCursor { source, epoch, change_id, seen, since, log }
+    }
+
+    /// True when the reader's changes are known to be of another log than `log`.
+    #[must_use]
+    pub fn is_of_other_log(&self, log: SourceLog) -> bool {
+        is_other_log(self.log, log)
     }
 
     /// Returns the change id that the epoch must have reached for the reader to go on in a later
-    /// epoch.
+    /// epoch. It is at least `since`: an order that ended in a void change may still be live.
     #[must_use]
     pub fn reach(&self) -> ChangeId {
-        self.change_id.max(ChangeId::new(self.seen, Rec(0)))
+        self.change_id.max(ChangeId::new(self.seen, Rec(0))).max(self.since)
     }
+}
+
+/// True when both logs are known and differ.
+pub(crate) fn is_other_log(one: SourceLog, other: SourceLog) -> bool {
+    !one.is_none() && !other.is_none() && one != other
 }
 
 /// The head of a token, as [`TokenSealer::peek_head`] returns it.
@@ -318,7 +341,8 @@ impl TokenSealer {
 fn source_len(version: u8) -> Result<usize, TokenError> {
     match version {
         TOKEN_VERSION => Ok(TOKEN_SOURCE_LEN),
-        VERSION_BEFORE => Ok(SOURCE_LEN_BEFORE),
+        VERSION_OF_SEQS => Ok(SOURCE_LEN_OF_SEQS),
+        VERSION_WITHOUT_SINCE => Ok(SOURCE_LEN_WITHOUT_SINCE),
         other => Err(TokenError::UnknownVersion(other)),
     }
 }
@@ -372,11 +396,15 @@ fn put_source(source: &SourceCursor, out: &mut Vec<u8>) {
     out.extend_from_slice(&source.change_id.rec.0.to_le_bytes());
     let ahead = source.seen.0.saturating_sub(source.change_id.seq.0);
     out.extend_from_slice(&u32::try_from(ahead).unwrap_or(u32::MAX).to_le_bytes());
-    out.extend_from_slice(&source.since.0.to_le_bytes());
+    out.extend_from_slice(&source.since.seq.0.to_le_bytes());
+    out.extend_from_slice(&source.since.rec.0.to_le_bytes());
+    out.extend_from_slice(&source.log.0.to_le_bytes());
 }
 
 fn take_source(bytes: &[u8]) -> SourceCursor {
     let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("a whole source"));
+    // Versions before end earlier.
+    let later_word = |at: usize| if bytes.len() > at { word(at) } else { 0 };
     let half = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
     // A distance that does not fit counts as beyond every epoch's end.
     let seen = match u32::from_le_bytes(half(22)) {
@@ -388,7 +416,11 @@ fn take_source(bytes: &[u8]) -> SourceCursor {
         epoch: Epoch(u32::from_le_bytes(half(2))),
         change_id: ChangeId::new(Seq(word(6)), Rec(word(14))),
         seen: Seq(seen),
-        since: Seq(if bytes.len() > SOURCE_LEN_BEFORE { word(SOURCE_LEN_BEFORE) } else { 0 }),
+        since: ChangeId {
+            seq: Seq(later_word(SOURCE_LEN_WITHOUT_SINCE)),
+            rec: Rec(later_word(SOURCE_LEN_OF_SEQS)),
+        },
+        log: SourceLog(later_word(LOG_AT)),
     }
 }
 
@@ -414,7 +446,8 @@ mod tests {
             epoch: Epoch(u32::from(n) + 1),
             change_id: ChangeId::new(Seq(u64::from(n) * 1_000), Rec(u64::MAX - u64::from(n))),
             seen: Seq(u64::from(n) * 1_007),
-            since: Seq(u64::from(n) * 990),
+            since: ChangeId::new(Seq(u64::from(n) * 990), Rec(u64::MAX - 9 * u64::from(n))),
+            log: SourceLog(u64::MAX - u64::from(n)),
         };
         (0..count).map(source).collect()
     }
@@ -426,11 +459,11 @@ mod tests {
     }
 
     #[test]
-    fn a_token_has_32_bytes_and_34_per_source_and_opens_again() {
+    fn a_token_has_32_bytes_and_50_per_source_and_opens_again() {
         for count in [0, 1, 2, 64] {
             let mut sealer = sealer(1);
             let token = seal(&mut sealer, &scope(1), &sources(count));
-            assert_eq!(token.len(), 32 + 34 * usize::from(count));
+            assert_eq!(token.len(), 32 + 50 * usize::from(count));
             let mut opened = Vec::new();
             sealer.open(&scope(1), &token, &mut opened).unwrap();
             assert_eq!(opened, sources(count));
@@ -438,25 +471,37 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_token_of_the_version_before_opens_without_since() {
+    /// Checks that a token of `version`, whose sources have `source_len` bytes, opens to `want`.
+    fn check_version(version: u8, source_len: usize, want: &[SourceCursor]) {
         let mut body = Vec::new();
         for source in sources(3) {
+            let start = body.len();
             put_source(&source, &mut body);
-            body.truncate(body.len() - 8);
+            body.truncate(start + source_len);
         }
-        let head = [VERSION_BEFORE, 1, 3, scope_check(&scope(1))];
+        let head = [version, 1, 3, scope_check(&scope(1))];
         let nonce = [9; 12];
         let cipher = ChaCha20Poly1305::new((&KEY).into());
         let aad = associated_data(&head, &scope(1));
         let tag =
             cipher.encrypt_inout_detached(&Nonce::from(nonce), &aad, body.as_mut_slice().into());
         let token = [&head[..], &nonce, &tag.unwrap(), &body].concat();
-        assert_eq!(token.len(), 32 + 26 * 3);
         let mut opened = Vec::new();
         sealer(1).open(&scope(1), &token, &mut opened).unwrap();
-        let before = sources(3).into_iter().map(|at| SourceCursor { since: Seq(0), ..at });
-        assert_eq!(opened, before.collect::<Vec<_>>());
+        assert_eq!(opened, want, "version {version}");
+        assert_eq!(sealer(1).peek(&token).unwrap(), want, "version {version}");
+    }
+
+    #[test]
+    fn tokens_of_the_versions_before_open_with_what_they_have() {
+        let with = |since: fn(ChangeId) -> ChangeId| -> Vec<SourceCursor> {
+            let log = SourceLog::NONE;
+            let at = |at: SourceCursor| SourceCursor { since: since(at.since), log, ..at };
+            sources(3).into_iter().map(at).collect()
+        };
+        check_version(2, 26, &with(|_| ChangeId::START));
+        check_version(3, 34, &with(|since| ChangeId::new(since.seq, Rec::NONE)));
+        check_version(4, 50, &sources(3));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use weir_delivery::{
 };
 use weir_types::{
     AccountId, ChangeId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason,
-    Rec, Seq, SessionId, Switch, WallOffset,
+    Rec, Seq, SessionId, SourceLog, Switch, WallOffset,
 };
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders, OrderPage, OrderRow, PageFlags};
 use weir_wire::event::OrderEvent;
@@ -69,6 +69,11 @@ impl Rig {
 
     fn say(&mut self, rec: u64, status: OrdStatus) {
         self.seq += 1;
+        self.say_at_same_seq(rec, status);
+    }
+
+    /// A change at the `seq` of the one before, as outside cores send them.
+    fn say_at_same_seq(&mut self, rec: u64, status: OrdStatus) {
         let event = event(self.seq, rec, keys(1 + (rec % 2) as u32, 1, 1), status);
         let _ = self.desk.ingest(&event).expect("events come in order");
     }
@@ -167,7 +172,7 @@ fn a_snapshot_comes_in_pages_and_the_last_one_says_online() {
         let answer = rig.fetch(&FetchOrders { rows_max: 10, ..fetch() }, &token);
         assert_eq!(answer.header.reason, Reason::None);
         assert_eq!(answer.header.flags.contains(PageFlags::ONLINE), page == 2);
-        assert_eq!((answer.header.correlation_id, answer.token.len()), (77, 66));
+        assert_eq!((answer.header.correlation_id, answer.token.len()), (77, 82));
         recs.extend(answer.rows.iter().map(|row| row.rec.0));
         token = answer.token;
     }
@@ -632,6 +637,119 @@ fn a_first_copy_ends_although_its_live_orders_are_older_than_what_is_gone() {
     (36..=38).for_each(|rec| rig.say(rec, OrdStatus::New));
     (36..=38).for_each(|rec| rig.say(rec, OrdStatus::Filled));
     assert_eq!(rig.fetch(&ten, &middle).header.reason, Reason::ResyncFloor);
+}
+
+#[test]
+fn a_first_copy_ends_although_more_orders_than_are_kept_ended_at_its_newest_seq() {
+    for live_only in [Switch::Off, Switch::On] {
+        let mut rig = Rig::new(DeskConfig::default(), 2);
+        (1..=40).for_each(|rec| rig.say(rec, OrdStatus::New));
+        rig.seq += 1;
+        (26..=35).for_each(|rec| rig.say_at_same_seq(rec, OrdStatus::Filled));
+        let ten = FetchOrders { rows_max: 10, rows_min: 0, live_only, ..fetch() };
+        let (mut token, mut recs, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_online = false;
+        while !is_online {
+            let answer = rig.fetch(&ten, &token);
+            assert_eq!(answer.header.reason, Reason::None, "after {recs:?}");
+            recs.extend(answer.rows.iter().map(|row| row.rec.0));
+            is_online = answer.header.flags.contains(PageFlags::ONLINE);
+            token = answer.token;
+            tokens.push(token.clone());
+        }
+        let is_given = |rec: &u64| live_only == Switch::Off || *rec < 34;
+        let ended = (34..=35).filter(is_given);
+        assert_eq!(recs, (1..=25).chain(36..=40).chain(ended).collect::<Vec<u64>>());
+        // The source goes on within this seq: three that it saw live end, and the first of them is
+        // gone before it comes again.
+        (36..=38).for_each(|rec| rig.say_at_same_seq(rec, OrdStatus::Filled));
+        let behind = rig.fetch(&ten, &tokens[2]);
+        assert_eq!(behind.header.reason, Reason::ResyncFloor, "{live_only:?}");
+    }
+}
+
+#[test]
+fn a_place_is_refused_when_the_reader_began_at_a_change_of_its_seq_that_was_lost() {
+    let mut rig = Rig::with_orders(4);
+    rig.seq += 1;
+    (1..=3).for_each(|rec| rig.say_at_same_seq(rec, OrdStatus::Filled));
+    let one = FetchOrders { rows_max: 1, rows_min: 0, ..fetch() };
+    let token = rig.fetch(&one, &[]).token;
+    // It began at the end of order 3, of which the next epoch knows nothing.
+    let valid_to = ChangeId::new(Seq(rig.seq), Rec(2));
+    let mut after = Rig::new(DeskConfig::default(), 1_000);
+    (1..=4).for_each(|rec| after.say(rec, OrdStatus::New));
+    after.seq += 1;
+    (1..=2).for_each(|rec| after.say_at_same_seq(rec, OrdStatus::Filled));
+    after.desk.store_mut().begin_epoch(Epoch(3), valid_to).unwrap();
+    assert_eq!(after.fetch(&one, &token).header.reason, Reason::ResyncEpoch);
+}
+
+#[test]
+fn a_token_of_another_log_is_refused_and_one_of_no_log_is_not() {
+    let rig_of = |log: u64, count: u64| {
+        let mut rig = Rig::with_orders(count);
+        rig.desk.store_mut().set_log(SourceLog(log));
+        rig
+    };
+    let two = FetchOrders { rows_max: 2, rows_min: 0, ..fetch() };
+    let token_of = |log| rig_of(log, 9).fetch(&two, &[]).token;
+    // The store of a node that was wiped, or of another exchange, with the same number and epoch.
+    for (reader, store, want) in [
+        (7, 7, Reason::None),
+        (7, 8, Reason::ResyncEpoch),
+        (0, 8, Reason::None),
+        (7, 0, Reason::None),
+    ] {
+        let mut rig = rig_of(store, 9);
+        let answer = rig.fetch(&two, &token_of(reader));
+        assert_eq!(answer.header.reason, want, "a token of {reader} at {store}");
+        if want == Reason::None {
+            assert_eq!(answer.rows[0].rec, Rec(3));
+            // A store that does not know its log keeps the reader's.
+            let kept = if store == 0 { reader } else { store };
+            let mut other = rig_of(9, 9);
+            let refused = other.fetch(&two, &answer.token).header.reason;
+            assert_eq!(refused, Reason::ResyncEpoch, "{kept}");
+        } else {
+            let again = rig.fetch(&two, &answer.token);
+            assert_eq!((again.header.reason, again.rows[0].rec), (Reason::None, Rec(1)));
+        }
+        let min_wait_us = 1_000;
+        let waits = FetchOrders { min_wait_us, ..two };
+        let min = token_of(reader);
+        let (now, mut rig) = (Nanos(MS), rig_of(store, 9));
+        let question = Question {
+            connection: 1,
+            fetch: &waits,
+            token: &[],
+            min_token: &min,
+            entitlement: Entitlement::all(),
+        };
+        assert_eq!(rig.desk.ask(&question, now), FetchOutcome::Accepted);
+        rig.poll();
+        let want = match want {
+            Reason::None => Reason::None,
+            _ => Reason::MinTokenNotReached,
+        };
+        assert_eq!(rig.answer(1).header.reason, want, "at least a token of {reader} at {store}");
+    }
+}
+
+#[test]
+fn a_reader_that_waits_is_refused_when_its_store_is_replaced_by_one_of_another_log() {
+    let mut rig = Rig::with_orders(2);
+    rig.desk.store_mut().set_log(SourceLog(7));
+    let token = rig.fetch(&FetchOrders { rows_min: 0, ..fetch() }, &[]).token;
+    assert_eq!(rig.ask(3, &fetch(), &token), FetchOutcome::Accepted);
+    rig.poll();
+    let mut other = Rig::with_orders(9);
+    other.desk.store_mut().set_log(SourceLog(8));
+    let empty = OrderStore::new(StoreConfig::new(SOURCE, Epoch(2)));
+    let other = other.desk.replace_store(empty);
+    drop(rig.desk.replace_store(other));
+    rig.poll();
+    assert_eq!(rig.answer(3).header.reason, Reason::ResyncEpoch);
 }
 
 #[test]

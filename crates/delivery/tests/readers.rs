@@ -19,7 +19,7 @@ use weir_delivery::{
     ChunkOutcome, Filter, IngestOutcome, Kinds, OrderStore, PageLimits, PageQuery, Resync,
     Retention, Selection, StoreConfig, row_len, row_of,
 };
-use weir_types::{ChangeId, Epoch, OrdStatus, Rec, Seq};
+use weir_types::{ChangeId, Epoch, OrdStatus, Rec, Seq, SourceLog};
 use weir_wire::delivery::{OrderRow, RowFlags};
 
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ enum Op {
     Insert { keys: Keys, at_same_seq: bool, attributes: u16 },
     /// A change of one of the orders, a few `seq` later: perhaps its end, perhaps other keys.
     Update { pick: usize, skip: u64, ends: bool, keys: Option<Keys>, attributes: u16 },
+    /// The ends of the oldest live orders, all at one `seq`.
+    EndMany { count: usize },
     /// Changes of one order, one after the other.
     Burst { pick: usize, count: u8 },
     /// The deletion of a record: a live one, or one that ended or is gone.
@@ -86,6 +88,7 @@ fn any_change() -> impl Strategy<Value = Op> {
             .prop_map(|(pick, skip, ends, keys, attributes)| Op::Update {
                 pick, skip, ends, keys, attributes,
             }),
+        1 => (2..9usize).prop_map(|count| Op::EndMany { count }),
         1 => (any_pick(), 2..20u8).prop_map(|(pick, count)| Op::Burst { pick, count }),
         1 => (any_pick(), any::<bool>()).prop_map(|(pick, is_live)| Op::Delete { pick, is_live }),
         1 => (any_pick(), any::<bool>(), prop::option::of(any_keys()))
@@ -111,13 +114,14 @@ struct Reader {
     filter: Filter,
     after: ChangeId,
     /// The newest change when it began, or began anew.
-    since: Seq,
+    since: ChangeId,
     mirror: BTreeMap<Rec, (OrderRow, Vec<u8>)>,
 }
 
 impl Reader {
     fn new(filter: &Filter) -> Reader {
-        Reader { filter: *filter, after: ChangeId::START, since: Seq(0), mirror: BTreeMap::new() }
+        let (after, since) = (ChangeId::START, ChangeId::START);
+        Reader { filter: *filter, after, since, mirror: BTreeMap::new() }
     }
 
     fn take(&mut self, row: &OrderRow, attributes: &[u8]) {
@@ -179,11 +183,17 @@ fn config(store: usize, retained_max: [u32; 3]) -> StoreConfig {
     StoreConfig { kinds, retention, ..StoreConfig::new(SOURCE, Epoch(1)) }
 }
 
+fn store_of(config: StoreConfig) -> OrderStore {
+    let mut store = OrderStore::new(config);
+    store.set_log(SourceLog(7));
+    store
+}
+
 impl World {
     fn new(retained_max: [u32; 3]) -> World {
         World {
             retained_max,
-            stores: [0, 1, 2].map(|at| OrderStore::new(config(at, retained_max))).into(),
+            stores: [0, 1, 2].map(|at| store_of(config(at, retained_max))).into(),
             snapshots: vec![None; 3],
             model: Model::default(),
             orders: Vec::new(),
@@ -251,6 +261,7 @@ impl World {
                 self.seq += 1 + skip;
                 self.say(rec.0, keys, status, attributes, false);
             }
+            Op::EndMany { count } => self.end_many(count),
             Op::Burst { pick, count } => {
                 let Some(index) = self.pick(pick, State::Live) else { return };
                 let (rec, keys, _) = self.orders[index];
@@ -290,6 +301,21 @@ impl World {
             }
             Op::Chunks { store, count, bytes_max } => self.take_chunks(store, count, bytes_max),
             Op::Read { .. } => {}
+        }
+    }
+
+    fn end_many(&mut self, count: usize) {
+        self.seq += 1;
+        let is_live = |order: &&mut (Rec, Keys, State)| order.2 == State::Live;
+        let ended = self.orders.iter_mut().filter(is_live).take(count);
+        let ended: Vec<(Rec, Keys)> = ended
+            .map(|order| {
+                order.2 = State::Ended;
+                (order.0, order.1)
+            })
+            .collect();
+        for (rec, keys) in ended {
+            self.say(rec.0, keys, OrdStatus::Filled, 0, false);
         }
     }
 
@@ -344,7 +370,7 @@ impl World {
         let (filter, after) = (reader.filter, reader.after);
         let mut selection = Selection::default();
         if after == ChangeId::START {
-            reader.since = store.head().seq;
+            reader.since = store.head();
         }
         let query = PageQuery { after, since: reader.since, filter: &filter, limits };
         let page = store.select_from(&query, &mut selection);
@@ -418,7 +444,7 @@ fn assert_same(one: &OrderStore, other: &OrderStore) {
     let state = |store: &OrderStore| {
         let memory = store.memory();
         let counts = (store.live_count(), store.ended_count(), memory.rows, memory.attributes);
-        (store.head(), store.floor(), store.epoch(), counts)
+        (store.head(), store.floor(), store.epoch(), store.log(), counts)
     };
     assert_eq!(state(one), state(other));
     let change_ids: Vec<ChangeId> = [0, one.head().seq.0 / 2, one.head().seq.0.saturating_sub(3)]

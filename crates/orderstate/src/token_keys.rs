@@ -126,7 +126,8 @@ fn cursor_json(cursor: &SourceCursor) -> serde_json::Value {
     serde_json::json!({
         "source": cursor.source.0, "epoch": cursor.epoch.0,
         "seq": cursor.change_id.seq.0, "rec": cursor.change_id.rec.0, "seen": cursor.seen.0,
-        "since": cursor.since.0,
+        "since": cursor.since.seq.0, "since_rec": cursor.since.rec.0,
+        "log": format!("{:016x}", cursor.log.0),
     })
 }
 

@@ -1,9 +1,10 @@
-//! A node's command log, which ends with a closing mark once nobody has it any more.
+//! A log of a node, of commands or of an outside core's batches, which ends with a closing mark once
+//! nobody has it any more.
 //!
 //! A start can be refused when the logs are open: by a view, an archive, another partition, or the
 //! last step of the start. Without a closing mark the next run would take this one for a crashed
-//! one: at `memory` each refused start, and each stop in order, would end an epoch, and a log
-//! remembers only so many.
+//! one: at `memory` each refused start, and each stop in order, would end an epoch, at `os` each after
+//! which the machine started again, and a log remembers only so many.
 //!
 //! Dropped by a panic the log stays as it is: a crash is told as one.
 
@@ -13,30 +14,32 @@ use weir_io::{Disk, RealDisk};
 use weir_log::{Append, Batch, EmbeddedLog, LogError, Poll, SequencedLog};
 use weir_types::{Epoch, Nanos, Position};
 
-/// An open command log that closes itself when it is dropped.
-pub struct ClosingLog(EmbeddedLog<RealDisk>);
+/// An open log that closes itself when it is dropped.
+pub struct ClosingLog<D: Disk = RealDisk>(EmbeddedLog<D>);
 
-impl ClosingLog {
-    pub(crate) fn new(log: EmbeddedLog<RealDisk>) -> ClosingLog {
+impl<D: Disk> ClosingLog<D> {
+    /// Returns the open log `log`, which closes itself from now on.
+    #[must_use]
+    pub fn new(log: EmbeddedLog<D>) -> ClosingLog<D> {
         ClosingLog(log)
     }
 }
 
-impl Deref for ClosingLog {
-    type Target = EmbeddedLog<RealDisk>;
+impl<D: Disk> Deref for ClosingLog<D> {
+    type Target = EmbeddedLog<D>;
 
-    fn deref(&self) -> &EmbeddedLog<RealDisk> {
+    fn deref(&self) -> &EmbeddedLog<D> {
         &self.0
     }
 }
 
-impl DerefMut for ClosingLog {
-    fn deref_mut(&mut self) -> &mut EmbeddedLog<RealDisk> {
+impl<D: Disk> DerefMut for ClosingLog<D> {
+    fn deref_mut(&mut self) -> &mut EmbeddedLog<D> {
         &mut self.0
     }
 }
 
-impl Drop for ClosingLog {
+impl<D: Disk> Drop for ClosingLog<D> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -45,14 +48,14 @@ impl Drop for ClosingLog {
     }
 }
 
-/// Closes a command log that nobody has any more, and tells why it could not be.
+/// Closes a log that nobody has any more, and tells why it could not be.
 pub(crate) fn close<D: Disk>(log: &mut EmbeddedLog<D>) {
     if let Err(error) = log.close() {
-        tracing::warn!(%error, "the command log has no closing mark: it ends as after a crash");
+        tracing::warn!(%error, "a log has no closing mark: it ends as after a crash");
     }
 }
 
-impl SequencedLog for ClosingLog {
+impl<D: Disk> SequencedLog for ClosingLog<D> {
     fn new_batch(&self) -> Batch {
         self.0.new_batch()
     }

@@ -86,6 +86,12 @@ impl PartitionDirs {
         self.root.join("publisher")
     }
 
+    /// Returns the file that names the epoch which began for a view and had no command then.
+    #[must_use]
+    pub fn view_epoch(&self) -> PathBuf {
+        self.root.join("view-epoch")
+    }
+
     /// Returns the snapshots' directory.
     #[must_use]
     pub fn snapshots(&self) -> PathBuf {

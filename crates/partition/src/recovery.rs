@@ -15,6 +15,7 @@
 //! another version executed is refused ([`OtherRules`]). All refusals that follow from the logs and
 //! the snapshots come before the first change of a file ([`FoundPartition`]).
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -493,17 +494,35 @@ impl RecoveredPartition {
     }
 
     /// Asks for an epoch of the log although nothing is lost, for a view that gives other places to
-    /// its contents from now on.
-    pub fn want_epoch(&mut self) {
-        self.wants_epoch = true;
-    }
-
-    /// Begins the epoch that a view asked for, if one did: when the rest of the start has
-    /// succeeded, because a log remembers only so many. Readers are told of the end behind all
-    /// events so far.
+    /// its contents from now on. Returns false where the present epoch is that one already: it
+    /// began at a start that failed later, and has no command. The view's contents then get the
+    /// places that they had at that start.
     ///
     /// # Errors
-    /// When the log cannot write it.
+    /// When the note of that start cannot be read.
+    pub fn want_epoch(&mut self) -> anyhow::Result<bool> {
+        let file = self.dirs.view_epoch();
+        let is_begun = match std::fs::read(&file) {
+            Ok(note) => note == self.epoch_note().as_bytes(),
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => return Err(error).with_context(|| file.display().to_string()),
+        };
+        self.wants_epoch = !is_begun;
+        Ok(self.wants_epoch)
+    }
+
+    /// Returns the note of an epoch that began for a view, at the log's present end.
+    fn epoch_note(&self) -> String {
+        let (log_id, position) = (self.log.log_id(), self.engine.position());
+        format!("weir view-epoch 1\n{log_id:032x} {} {}\n", self.epoch.0, position.0)
+    }
+
+    /// Begins the epoch that a view asked for, if one did: when all views are there, because a log
+    /// remembers only so many. Readers are told of the end behind all events so far. A note of it
+    /// stays, so that a start that fails later leaves one epoch, however often it is repeated.
+    ///
+    /// # Errors
+    /// When the log or the note cannot be written.
     pub fn begin_wanted_epoch(&mut self) -> anyhow::Result<()> {
         if !std::mem::take(&mut self.wants_epoch) {
             return Ok(());
@@ -511,7 +530,9 @@ impl RecoveredPartition {
         let last_valid = self.engine.position();
         self.epoch = self.log.begin_epoch().context("an epoch of the command log")?;
         self.tail.end_epoch(last_valid, self.epoch, self.event_count + 1);
-        Ok(())
+        let file = self.dirs.view_epoch();
+        weir_io::durable::write_file(&file, self.epoch_note().as_bytes(), 0o600)
+            .with_context(|| file.display().to_string())
     }
 
     /// Returns the directory of the gateway's checkpoints.

@@ -9,6 +9,7 @@ use std::path::Path;
 use support::{COMMANDS, EVENTS, Running, SNAPSHOTS, disks_at, settings};
 use weir_io::{SimDisk, SimFaults, WakeFd};
 use weir_log::{SegmentKind, SequencedLog, inspect};
+use weir_partition::dirs::PartitionDirs;
 use weir_partition::recovery::{RecoveredPartition, RecoverySettings, find_in_directory};
 use weir_types::{Durability, Epoch, PartitionId};
 
@@ -27,18 +28,39 @@ fn a_start_that_fails_leaves_no_epoch_that_a_view_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..3 {
         let mut failed = start(dir.path());
-        failed.want_epoch();
+        assert!(failed.want_epoch().unwrap());
         assert_eq!((failed.epoch, failed.log.epoch()), (Epoch(1), Epoch(1)));
     }
     let mut begun = start(dir.path());
     begun.begin_wanted_epoch().unwrap();
     assert_eq!(begun.epoch, Epoch(1), "none was asked for");
-    begun.want_epoch();
+    assert!(begun.want_epoch().unwrap());
     begun.begin_wanted_epoch().unwrap();
     begun.begin_wanted_epoch().unwrap();
     assert_eq!((begun.epoch, begun.log.epoch()), (Epoch(2), Epoch(2)), "one");
     drop(begun);
     assert_eq!(start(dir.path()).epoch, Epoch(2));
+}
+
+#[test]
+fn starts_that_fail_after_their_epoch_has_begun_leave_one() {
+    let dir = tempfile::tempdir().unwrap();
+    for attempt in 0..3 {
+        let mut failed = start(dir.path());
+        assert_eq!(failed.want_epoch().unwrap(), attempt == 0);
+        failed.begin_wanted_epoch().unwrap();
+        assert_eq!((failed.epoch, failed.log.epoch()), (Epoch(2), Epoch(2)));
+    }
+    // Another epoch, and one of another log, is not the one that began then.
+    let mut another = start(dir.path());
+    another.epoch = Epoch(3);
+    assert!(another.want_epoch().unwrap());
+    drop(another);
+    let other = tempfile::tempdir().unwrap();
+    drop(start(other.path()));
+    let note = |node_dir: &Path| PartitionDirs::new(node_dir, PartitionId(1)).view_epoch();
+    std::fs::copy(note(dir.path()), note(other.path())).unwrap();
+    assert!(start(other.path()).want_epoch().unwrap());
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub use durability::Durability;
 pub use epochs::{Epochs, Survival};
 pub use id::{
     AccountId, BatchNo, ClOrdId, CopyNo, Credential, Epoch, EventNo, ExecId, FirmId, InstrumentId,
-    MatchId, OrderId, PartitionId, Position, Rec, RequestNo, Seq, SessionId, Symbol,
+    MatchId, OrderId, PartitionId, Position, Rec, RequestNo, Seq, SessionId, SourceLog, Symbol,
 };
 pub use market::{AnySide, FeedState, MarketContent, MarketPolicy, OrderAction, TradingState};
 pub use num::{Cash, Nanos, Price, Qty};

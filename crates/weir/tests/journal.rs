@@ -241,7 +241,8 @@ impl Workload {
     }
 }
 
-/// Checks the state that a start finds against the promise; returns its position.
+/// Checks the state that a start finds against the promise; returns its position, and the disk as a
+/// power loss leaves it while the log is open.
 fn judge(
     disk: &SimDisk,
     level: Durability,
@@ -249,13 +250,14 @@ fn judge(
     most: Position,
     states: &[State],
     place: &str,
-) -> Position {
+) -> (Position, SimDisk) {
     let mut kept = bring_back(disk, level).unwrap_or_else(|error| panic!("{place}: {error:#}"));
     let at = kept.journal.taken();
     assert!((least..=most).contains(&at), "{place}: {at}, promised {least} to {most}");
     let found = state_of(&mut kept.store, &mut kept.stream);
     assert_eq!(found, states[at.0 as usize], "{place}: not the state after entry {at}");
-    at
+    // The log closes itself when it is dropped.
+    (at, disk.after_power_loss(CrashChoice::LoseAll))
 }
 
 fn crash_everywhere(level: Durability, seed: u64) -> (usize, u32, usize) {
@@ -288,9 +290,8 @@ fn crash_everywhere(level: Durability, seed: u64) -> (usize, u32, usize) {
             let lost = disk.after_power_loss(choice);
             let place = format!("seed {seed}, write point {at}, {choice:?}");
             let least = least(level == Durability::Disk);
-            let first = judge(&lost, level, least, most, &states, &place);
+            let (first, again) = judge(&lost, level, least, most, &states, &place);
             // A second start must find the same state.
-            let again = lost.after_power_loss(CrashChoice::LoseAll);
             judge(&again, level, first, first, &states, &format!("{place}, again"));
             recoveries += 2;
         }

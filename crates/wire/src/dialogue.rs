@@ -42,8 +42,8 @@ use crate::subscription::{
 
 /// The most resume points of a logon: one per partition.
 pub const RESUME_POINT_COUNT_MAX: usize = 64;
-/// The longest token in bytes: 32, plus 26 for each of 64 sources.
-pub const TOKEN_LEN_MAX: usize = 32 + 34 * 64;
+/// The longest token in bytes: 32, plus 50 for each of 64 sources.
+pub const TOKEN_LEN_MAX: usize = 32 + 50 * 64;
 
 /// The tokens of a fetch, each at most [`TOKEN_LEN_MAX`] bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

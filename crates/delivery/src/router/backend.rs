@@ -104,6 +104,10 @@ pub enum BackendFault {
     /// It refused a request that a healthy backend would have taken.
     #[error("refused the question: {0:?}")]
     Refused(Reason),
+    /// Its changes are of another log than those of the source's master: it serves another
+    /// exchange's orders under the same number.
+    #[error("its orders are of another log than the master's of its source")]
+    OtherLog,
     /// A page breaks the protocol.
     #[error("a bad page: {0}")]
     Page(#[from] BadPage),

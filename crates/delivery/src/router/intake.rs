@@ -151,6 +151,7 @@ impl Router {
         rows: Rows<'_>,
     ) -> Result<(), BackendFault> {
         let end = self.cursor_of(found, token)?;
+        self.heard_log(found.asking.backend, end.log)?;
         self.hear_page(found, header, &end);
         let leg = self.leg_mut(found);
         if end.change_id < leg.at.change_id {
@@ -207,6 +208,7 @@ impl Router {
             Reason::ResyncFloor => true,
             Reason::ResyncEpoch => {
                 let start = self.cursor_of(found, token)?;
+                self.heard_log(found.asking.backend, start.log)?;
                 let (id, head) = (found.asking.backend, self.pool.head_of(found.asking.backend));
                 self.pool.heard_of(id, start.epoch, head);
                 // A replica that does not know the epoch yet cannot decide.

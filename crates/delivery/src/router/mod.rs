@@ -30,7 +30,7 @@ mod tend;
 
 use std::collections::BTreeSet;
 
-use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, SessionId, WallOffset};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, SessionId, SourceLog, WallOffset};
 use weir_wire::delivery::{AddCredit, CancelFetch};
 
 pub use backend::{
@@ -197,6 +197,24 @@ impl Router {
             self.disown_rows(source, epoch);
         }
         self.wake_readers_without(source);
+    }
+
+    /// Compares the log that an answer shows with that of the backend's source. Rows of another log
+    /// that were received and not served are dropped.
+    fn heard_log(&mut self, id: BackendId, log: SourceLog) -> Result<(), BackendFault> {
+        if !self.pool.heard_log(id, log)? {
+            return Ok(());
+        }
+        let (source, mut row_count) = (self.pool.info(id).source, 0);
+        self.each_reader(|reader| {
+            for leg in reader.legs.iter_mut().filter(|leg| leg.source() == source) {
+                if leg.end.is_of_other_log(log) {
+                    row_count += leg.drop_rows() as u64;
+                }
+            }
+        });
+        self.figures.disowned_row_count += row_count;
+        Ok(())
     }
 
     /// Drops received rows of an ended epoch that were not served: the last of them may be void.

@@ -5,6 +5,7 @@
 //! ```text
 //! it has reached the source's newest epoch
 //! it has reached the reader's place
+//! it is the master, or the master has shown the source's log
 //! it is not further behind its source than `lag_max`
 //! role: a filter prefers master, indexed replica, unindexed replica;
 //!       a reader of everything the reverse
@@ -14,12 +15,12 @@
 //! A failed backend is set aside for a time that doubles with each failure, then tested with one
 //! request.
 
-use weir_types::{ChangeId, Epoch, Nanos, PartitionId};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, SourceLog};
 
 use super::RouterConfig;
 use super::backend::{BackendFault, BackendId, BackendInfo, BackendRole, BackendState, Health};
 use super::leg::PendingRequest;
-use crate::token::SourceCursor;
+use crate::token::{SourceCursor, is_other_log};
 
 #[derive(Debug)]
 struct Backend {
@@ -46,6 +47,10 @@ pub(super) struct Source {
     pub(super) id: PartitionId,
     pub(super) epoch: Epoch,
     pub(super) head: ChangeId,
+    /// The log of its changes: its master's, or until that is heard of, another backend's.
+    pub(super) log: SourceLog,
+    /// True when the master has been heard of, so that the log is its own.
+    pub(super) is_log_sure: bool,
 }
 
 /// The criteria for a request's backend.
@@ -114,7 +119,9 @@ impl Pool {
         let Err(at) = self.sources.binary_search_by_key(&id, |source| source.id) else {
             return false;
         };
-        self.sources.insert(at, Source { id, epoch: Epoch(0), head: ChangeId::START });
+        let (epoch, head) = (Epoch(0), ChangeId::START);
+        let (log, is_log_sure) = (SourceLog::NONE, false);
+        self.sources.insert(at, Source { id, epoch, head, log, is_log_sure });
         true
     }
 
@@ -167,9 +174,10 @@ impl Pool {
     pub(super) fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: ChangeId) -> bool {
         let backend = self.get_mut(id);
         (backend.epoch, backend.head) = (Some(epoch), head);
-        let source_id = backend.info.source;
+        let BackendInfo { source: source_id, role, .. } = backend.info;
         let source = self.sources.iter_mut().find(|source| source.id == source_id);
         let Some(source) = source else { return false };
+        source.is_log_sure |= role == BackendRole::Master;
         let is_newer = epoch > source.epoch;
         if is_newer {
             (source.epoch, source.head) = (epoch, head);
@@ -177,6 +185,39 @@ impl Pool {
             source.head = source.head.max(head);
         }
         is_newer
+    }
+
+    /// Compares the log that an answer shows with that of the source, which is the master's:
+    ///
+    /// ```text
+    /// the answer   | the source's log is                 | the log
+    /// -------------+-------------------------------------+-----------------------------------------
+    /// of no log    | any                                 | stays: the store is of an older program,
+    ///              |                                     | or its source has no log of its own
+    /// of the master| any                                 | is the answer's from now on
+    /// of a replica | not known, or the same              | is the answer's
+    /// of a replica | another                             | stays, and the replica is at fault
+    /// ```
+    /// Returns true when the source has another log than before.
+    pub(super) fn heard_log(
+        &mut self,
+        id: BackendId,
+        log: SourceLog,
+    ) -> Result<bool, BackendFault> {
+        let BackendInfo { source: source_id, role, .. } = self.get(id).info;
+        let source = self.sources.iter_mut().find(|source| source.id == source_id);
+        let Some(source) = source.filter(|_| !log.is_none()) else { return Ok(false) };
+        let before = source.log;
+        if role == BackendRole::Replica && is_other_log(before, log) {
+            return Err(BackendFault::OtherLog);
+        }
+        source.log = log;
+        if before == log || before.is_none() {
+            return Ok(false);
+        }
+        // Nothing is known of the new log's progress.
+        (source.epoch, source.head) = (Epoch(0), ChangeId::START);
+        Ok(true)
     }
 
     /// Returns a place that an answer shows a backend to have, or a later one that it showed before
@@ -323,13 +364,15 @@ impl Pool {
         };
         let newest = self.source(wanted.at.source)?;
         let rank = |backend: &&Backend| {
+            // Only the master shows which log is the source's.
+            let is_unsure = !newest.is_log_sure && backend.info.role == BackendRole::Replica;
             let is_old = backend.epoch.is_some_and(|epoch| epoch < newest.epoch);
             let is_behind = self.is_behind(backend.id, &wanted.at);
             let is_far = lag(backend, newest) > config.lag_max;
             let preference = preference(&backend.info, wanted.is_keyed);
             let is_other = wanted.current != Some(backend.id);
             let load = (is_other, backend.asked_count, backend.id);
-            (is_old, is_behind, is_far, preference, load)
+            (is_old, is_behind, is_unsure, is_far, preference, load)
         };
         let best = self.backends.iter().filter(can_be_asked).min_by_key(rank)?;
         let is_behind = self.is_behind(best.id, &wanted.at);

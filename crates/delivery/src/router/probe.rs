@@ -89,6 +89,7 @@ impl Router {
             [at] if at.source == source => at,
             _ => return Err(BadPage::from(TokenError::Source(source)).into()),
         };
+        self.heard_log(id, at.log)?;
         self.pool.set_probed_at(id, None);
         let was_probing = self.pool.health_of(id) == Health::Probing;
         self.pool.succeeded(id);

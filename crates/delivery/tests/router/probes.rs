@@ -8,7 +8,7 @@ use weir_delivery::{
 };
 use weir_types::{
     BatchNo, ChangeId, Epoch, FirmId, Nanos, OrdStatus, OrderId, PartitionId, Reason, Rec, Seq,
-    SessionId, Switch,
+    SessionId, SourceLog, Switch,
 };
 use weir_wire::delivery::{OrderRow, PageFlags};
 use weir_wire::dialogue::put_source_batch;
@@ -51,13 +51,27 @@ impl BackendPort for Remote {
 
 impl Remote {
     fn pump(&mut self, router: &mut Router, now: Nanos) {
+        for (id, taken) in self.pump_any(router, now) {
+            assert!(taken.is_ok(), "{id:?}: {taken:?}");
+        }
+    }
+
+    /// Passes the desks' pages on; returns the router's judgement of each.
+    fn pump_any(
+        &mut self,
+        router: &mut Router,
+        now: Nanos,
+    ) -> Vec<(BackendId, Result<(), BackendFault>)> {
+        let mut judged = Vec::new();
         for (id, desk) in self.desks.iter_mut().filter(|(id, _)| !self.mute.contains(id)) {
             let mut sink = Sink::default();
             while desk.poll(now, &mut sink).has_more {}
             for bytes in sink.out.values() {
-                assert_eq!(router.take(*id, bytes, now), Ok(bytes.len()));
+                let taken = router.take(*id, bytes, now);
+                judged.push((*id, taken.map(|used| assert_eq!(used, bytes.len()))));
             }
         }
+        judged
     }
 }
 
@@ -85,6 +99,15 @@ fn stand_of_two_sources(counts: [u64; 2]) -> (Router, Remote) {
     for (source, count) in [SOURCE, OTHER_SOURCE].into_iter().zip(counts) {
         let store = OrderStore::new(StoreConfig::new(source, Epoch(3)));
         feed_to(add(&mut router, &mut remote, BackendRole::Master, store), count);
+    }
+    (router, remote)
+}
+
+/// A master and a replica of one source, of these logs, with this many orders each.
+fn stand_of_logs(stores: [(u64, SourceLog); 2]) -> (Router, Remote) {
+    let (router, mut remote) = stand(stores.map(|(count, _)| count));
+    for ((_, desk), (_, log)) in remote.desks.iter_mut().zip(stores) {
+        desk.store_mut().set_log(log);
     }
     (router, remote)
 }
@@ -178,6 +201,85 @@ fn a_page_that_has_all_tells_how_far_its_backend_is() {
     assert_eq!(heads.iter().max(), Some(&7), "{heads:?}");
     let _ = router.poll(now, &mut remote, &mut sink);
     assert!(!sink.out.is_empty(), "and the reader has its page");
+}
+
+/// Another exchange's node, listed as a replica: the same source number, epoch and places.
+#[test]
+fn a_replica_of_another_log_is_set_aside_until_it_is_of_the_masters() {
+    let (own, other) = (SourceLog(7), SourceLog(8));
+    let (mut router, mut remote) = stand_of_logs([(4, own), (6, other)]);
+    // The replica answers first.
+    for id in [BackendId(1), BackendId(0)] {
+        router.probe(id, Nanos(MS), &mut remote);
+        let _ = remote.pump_any(&mut router, Nanos(MS));
+    }
+    let mut now = Nanos(2 * MS);
+    for round in 0..3 {
+        router.probe(BackendId(1), now, &mut remote);
+        let judged = remote.pump_any(&mut router, now);
+        assert_eq!(judged, [(BackendId(1), Err(BackendFault::OtherLog))], "{round}");
+        let state = states(&router)[1];
+        assert_eq!((state.health, state.last_fault), (Health::Aside, Some(BackendFault::OtherLog)));
+        assert_eq!(recs_of(&mut router, &mut remote, now), [1, 2, 3, 4]);
+        now = Nanos(now.0 + RouterConfig::default().aside_max.0);
+        let _ = router.poll(now, &mut remote, &mut Sink::default());
+        assert_eq!(states(&router)[1].health, Health::Probing);
+    }
+    // A reader may be the first to ask it again, and gets nothing of it.
+    assert_eq!(recs_of(&mut router, &mut remote, now), [1, 2, 3, 4]);
+    assert_eq!(states(&router)[0].last_fault, None);
+    // Now it follows the master.
+    remote.desks[1].1.store_mut().set_log(own);
+    now = Nanos(now.0 + RouterConfig::default().aside_max.0);
+    let _ = router.poll(now, &mut remote, &mut Sink::default());
+    router.probe(BackendId(1), now, &mut remote);
+    remote.pump(&mut router, now);
+    assert_eq!(states(&router)[1].health, Health::Up);
+}
+
+/// Returns the records of the first page of a new reader of everything.
+fn recs_of(router: &mut Router, remote: &mut Remote, start: Nanos) -> Vec<u64> {
+    let (mut sink, fetch, entitlement) = (Sink::default(), fetch(), Entitlement::all());
+    let question =
+        Question { connection: 1, fetch: &fetch, token: &[], min_token: &[], entitlement };
+    assert_eq!(router.ask(&question, start), FetchOutcome::Accepted);
+    for round in 0..10 {
+        let now = Nanos(start.0 + MS * round);
+        let _ = router.poll(now, remote, &mut sink);
+        let _ = remote.pump_any(router, now);
+    }
+    let answers = crate::venue::answers(&sink.out.remove(&1).unwrap_or_default());
+    let [answer] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(answer.header.reason, Reason::None);
+    answer.rows.iter().map(|row| row.rec.0).collect()
+}
+
+#[test]
+fn stores_of_no_log_are_not_compared() {
+    for logs in [[SourceLog(7), SourceLog::NONE], [SourceLog::NONE, SourceLog(8)]] {
+        let (mut router, mut remote) = stand_of_logs([(4, logs[0]), (4, logs[1])]);
+        for id in [BackendId(0), BackendId(1)] {
+            router.probe(id, Nanos(MS), &mut remote);
+        }
+        remote.pump(&mut router, Nanos(MS));
+        assert!(states(&router).iter().all(|state| state.health == Health::Up), "{logs:?}");
+    }
+}
+
+/// A router that knows one store alone takes its log for the source's; the master corrects it.
+#[test]
+fn a_reader_that_another_exchange_served_begins_again_when_the_master_is_heard_of() {
+    let (mut router, mut remote) = stand_of_logs([(4, SourceLog(7)), (6, SourceLog(8))]);
+    router.backend_down(BackendId(0));
+    let first = answers(&mut router, &mut remote, Entitlement::all(), &[]);
+    assert_eq!(first[0].rows.len(), 6, "its source's only store");
+    router.backend_up(BackendId(0));
+    router.probe(BackendId(0), Nanos(MS), &mut remote);
+    remote.pump(&mut router, Nanos(MS));
+    router.drop_connection(1, &mut remote);
+    remote.desks.iter_mut().for_each(|(_, desk)| desk.drop_connection(1));
+    let next = answers(&mut router, &mut remote, Entitlement::all(), &first[0].token);
+    assert_eq!(next[0].header.reason, Reason::ResyncEpoch);
 }
 
 /// Fetches as `entitlement` from `token` and runs everything that needs no time.

@@ -225,7 +225,8 @@ impl<'a> Builder<'a> {
 
     /// Starts the threads of the node with a role's views.
     pub(super) fn start(mut self, mut views: Views) -> anyhow::Result<Node> {
-        // Only now, when all views are there: a start that fails before leaves no epoch behind.
+        // Only now, when all views are there: a start that fails before leaves no epoch behind, and
+        // one that fails later the one that it asked for.
         self.recovered.iter_mut().try_for_each(RecoveredPartition::begin_wanted_epoch)?;
         let Builder { mut parts, mut probes, mut notes, web, .. } = self;
         let (config, tls) = (parts.config, parts.tls.clone());

@@ -78,7 +78,7 @@ fn refuse_forgotten(config: &Config) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener};
     use std::os::fd::OwnedFd;
     use std::path::Path;
 
@@ -88,6 +88,17 @@ mod tests {
     use weir_types::PartitionId;
 
     use super::*;
+
+    /// Returns a node that publishes its market and serves snapshots of it at an address.
+    fn config_of_publisher(dir: &Path, snapshots: SocketAddr) -> Config {
+        let text = format!(
+            "durability = 'memory'\nlisten = '127.0.0.1:0'\n\
+             [ingest]\nlisten = '127.0.0.1:0'\n[[ingest.source]]\nid = 2\nsession = 3\ndurability = 'os'\n\
+             [market_publisher]\ngroup = '239.0.0.1:1'\nrequests = '127.0.0.1:0'\n\
+             snapshots = '{snapshots}'\n"
+        );
+        Config { dir: dir.to_owned(), ..Config::parse(&text).unwrap() }
+    }
 
     fn config(dir: &Path) -> Config {
         let text = "durability = 'memory'\nlisten = '127.0.0.1:0'\n[web]\nlisten = '127.0.0.1:0'\n";
@@ -100,6 +111,20 @@ mod tests {
         let mut disk = ThreadDisk::open(&commands, None).unwrap();
         let found = weir_log::inspect(&mut disk, SegmentKind::Command).unwrap();
         assert!(found.is_some_and(|found| found.clean), "partition {partition_id}");
+    }
+
+    /// A start that was refused when the logs of outside cores' batches were open left them without
+    /// closing marks: at `os` the next start after a restart of the machine ended an epoch.
+    #[test]
+    fn a_start_that_is_refused_when_the_logs_of_batches_are_open_closes_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = config_of_publisher(dir.path(), taken.local_addr().unwrap());
+        let refused = build(&config, Arc::default()).map(drop).unwrap_err();
+        assert!(format!("{refused:#}").contains("cannot serve snapshots"), "{refused:#}");
+        let mut batches = ThreadDisk::open(&dir.path().join("source-2/batches"), None).unwrap();
+        let found = weir_log::inspect(&mut batches, SegmentKind::Command).unwrap();
+        assert!(found.is_some_and(|found| found.clean));
     }
 
     /// A start whose last step failed left the threads of the node running, which held its logs,

@@ -109,16 +109,19 @@ impl Builder<'_> {
 }
 
 /// Returns the beginning of an order store with the engine's state, and asks for an epoch of the
-/// log, which begins when the start has succeeded. The end of the epoch before is kept first: an
-/// archive needs it at later starts, when the events around it may be gone.
+/// log, which begins when all views are there, unless a start that failed later has begun it. The
+/// end of the epoch before is kept first: an archive needs it at later starts, when the events
+/// around it may be gone.
 fn begin_with_engine(
     past_ends: PathBuf,
     trading: &mut RecoveredPartition,
 ) -> Box<dyn FnMut() -> anyhow::Result<EngineState> + '_> {
     Box::new(move || {
-        ends::add_end(trading.epoch, log_end(trading), &past_ends)?;
-        trading.want_epoch();
-        Ok(engine_state(trading))
+        let begins_epoch = trading.want_epoch()?;
+        if begins_epoch {
+            ends::add_end(trading.epoch, log_end(trading), &past_ends)?;
+        }
+        Ok(EngineState { begins_epoch, ..engine_state(trading) })
     })
 }
 
@@ -137,6 +140,7 @@ fn engine_state(trading: &RecoveredPartition) -> EngineState {
         last_rec: engine.last_rec(),
         orders: engine.live_orders(),
         markets: markets.collect(),
+        begins_epoch: false,
     }
 }
 

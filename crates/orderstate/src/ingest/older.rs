@@ -121,6 +121,7 @@ mod tests {
             last_rec: Rec(20),
             orders: vec![accepted(3), accepted(12)],
             markets: Vec::new(),
+            begins_epoch: true,
         };
         let source = OwnSource {
             log: Arc::default(),

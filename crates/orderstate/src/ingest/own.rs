@@ -14,7 +14,7 @@ use weir_delivery::stream::SourceStream;
 use weir_delivery::{IngestError, OrderStore, row_of};
 use weir_partition::agent::PartitionFigures;
 use weir_partition::event_reader::{EventReader, PastEvents, PastRead, ReadEvent, assert_kept};
-use weir_types::{BatchNo, Epoch, Nanos, PartitionId, Position, SessionId};
+use weir_types::{BatchNo, Epoch, Nanos, PartitionId, Position, SessionId, SourceLog};
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::event::OrderEvent;
@@ -82,7 +82,7 @@ impl OwnEvents {
             log_id: start.log_id,
             begun_after: start.begun_after,
             command: start.command,
-            waits_for_epoch: start.is_rebuilt,
+            waits_for_epoch: start.waits_for_epoch,
             bytes_since: if start.is_rebuilt { AT_ONCE } else { 0 },
             places: BTreeMap::new(),
             needed: start.needed,
@@ -94,6 +94,11 @@ impl OwnEvents {
     /// that moves on to one in the midst of a first copy would miss orders.
     pub(super) fn history(&self) -> History {
         History::of_log(self.log_id ^ u128::from(self.begun_after), self.epoch)
+    }
+
+    /// Returns the log of the source's changes, as tokens name it: one for all epochs.
+    pub(super) fn source_log(&self) -> SourceLog {
+        SourceLog((self.log_id >> 64) as u64 ^ self.log_id as u64)
     }
 
     /// Returns the number of the next record to ingest and reads it into `record`. Ends the store's

@@ -144,6 +144,9 @@ impl SourceStore {
         if let Some(cold) = &parts.cold {
             parts.desk.keep_older(cold.out_max());
         }
+        if let Some(own) = &parts.own {
+            parts.desk.store_mut().set_log(own.source_log());
+        }
         let history = match (&parts.own, &parts.journal) {
             (Some(own), _) => own.history(),
             (None, Some(journal)) => {

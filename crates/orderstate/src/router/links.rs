@@ -294,8 +294,8 @@ impl Links {
         match router.take(id, frame, now) {
             Ok(_) => Ok(()),
             // The store is put aside; the connection is not affected.
-            Err(BackendFault::Refused(reason)) => {
-                tracing::warn!(node = %self.link(index).section.address, ?reason, "put aside");
+            Err(fault @ (BackendFault::Refused(_) | BackendFault::OtherLog)) => {
+                tracing::warn!(node = %self.link(index).section.address, %fault, "put aside");
                 Ok(())
             }
             Err(fault) => Err(fault.into()),

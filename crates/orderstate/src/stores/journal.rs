@@ -18,6 +18,8 @@
 //! INVARIANT: a snapshot gets its name when its entries are synced, at `os` too, and the log is cut
 //! only before the older of the retained snapshots: so a power loss leaves a log that continues
 //! from one of them.
+//!
+//! A journal that is dropped ends with a closing mark: a start may be refused when it is open.
 
 use anyhow::Context;
 use weir_delivery::replay::STREAM_STATE_LEN;
@@ -28,6 +30,7 @@ use weir_log::{
     Append, Batch, EmbeddedLog, LogConfig, LogError, Push, SegmentKind, SequencedLog, Snapshot,
     SnapshotStore,
 };
+use weir_partition::closing_log::ClosingLog;
 use weir_types::{AckLevel, Durability, Epoch, Nanos, PartitionId, Position};
 
 use super::StoreSettings;
@@ -35,7 +38,7 @@ use super::tail::EntryTail;
 
 /// The log of one source's entries.
 pub struct Journal<D: Disk> {
-    log: EmbeddedLog<D>,
+    log: ClosingLog<D>,
     batch: Batch,
     /// An ingested entry for which the log had no room.
     late: Option<Vec<u8>>,
@@ -74,7 +77,7 @@ pub fn ack_level(durability: Durability) -> AckLevel {
 }
 
 impl<D: Disk> Journal<D> {
-    fn new(log: EmbeddedLog<D>, config: &LogConfig, begun_at: Position) -> Journal<D> {
+    fn new(log: ClosingLog<D>, config: &LogConfig, begun_at: Position) -> Journal<D> {
         Journal { log, batch: config.batch(), late: None, bytes_since: 0, begun_at }
     }
 
@@ -214,8 +217,9 @@ pub fn recover<D: Disk, S: Disk>(
     let source = settings.source;
     // Recovery ignores the memory limit: changes that were once accepted are accepted again.
     let unlimited = StoreConfig { bytes_max: u64::MAX, ..settings.config(Epoch::NONE) };
-    let (mut log, report) =
-        EmbeddedLog::open(config.clone(), disk).context("the log of batches")?;
+    let (log, report) = EmbeddedLog::open(config.clone(), disk).context("the log of batches")?;
+    // A refusal from here on leaves it closed.
+    let mut log = ClosingLog::new(log);
     let mut notes = Vec::new();
     if let Some(cut) = &report.cut {
         notes.push(format!(

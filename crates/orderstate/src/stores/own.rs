@@ -72,6 +72,8 @@ pub struct OwnStart {
     pub begun_after: u64,
     /// True when it began so at this start: a snapshot is due at once.
     pub is_rebuilt: bool,
+    /// True when an epoch of the log begins for it, of which the reader of events tells.
+    pub waits_for_epoch: bool,
 }
 
 /// The records that a start needs after the store's snapshots: those after the older one of two, so
@@ -121,6 +123,9 @@ pub struct EngineState {
     pub orders: Vec<OrderEvent>,
     /// All instruments.
     pub markets: Vec<MarketState>,
+    /// True when an epoch of the log begins for the store that is made of it; false where the
+    /// present one began for such a store, and has no command.
+    pub begins_epoch: bool,
 }
 
 /// The sources of the store.
@@ -140,7 +145,7 @@ pub struct OwnSource<'a> {
     /// The last change id in the archive of discarded orders, if there is one: a snapshot whose
     /// floor is above it has discarded orders that the archive does not have yet.
     pub older_upto: Option<ChangeId>,
-    /// Begins an epoch of the log and returns the state of the recovered engine. Called only for a
+    /// Returns the state of the recovered engine, and sees to an epoch of the log. Called only for a
     /// log whose first events are gone, if no snapshot can be used: the store then begins with live
     /// orders, which have other places than before.
     pub engine: Box<dyn FnMut() -> anyhow::Result<EngineState> + 'a>,
@@ -168,6 +173,7 @@ struct Base {
     command: Position,
     begun_after: u64,
     is_rebuilt: bool,
+    waits_for_epoch: bool,
 }
 
 /// Appends a snapshot's head, before stream and store.
@@ -200,7 +206,8 @@ pub fn recover(mut source: OwnSource<'_>, dir: &Path) -> anyhow::Result<OwnStore
         None => from_engine(&mut source, &mut notes)?,
     };
     let OwnSource { log, mut events, settings, log_id, .. } = source;
-    let Base { mut store, mut stream, markets, command, begun_after, is_rebuilt } = base;
+    let Base { mut store, mut stream, markets, command, .. } = base;
+    let Base { begun_after, is_rebuilt, waits_for_epoch, .. } = base;
     let needed = SnapshotsHold::of(&events, &snapshots.list()?);
     events.skip_to(stream.next_batch_no().0, store.epoch());
     let _ = stream.end_replay(&mut store);
@@ -215,6 +222,7 @@ pub fn recover(mut source: OwnSource<'_>, dir: &Path) -> anyhow::Result<OwnStore
         needed,
         begun_after,
         is_rebuilt,
+        waits_for_epoch,
     };
     Ok(OwnStore { store, stream, events: start, snapshots, notes })
 }
@@ -263,6 +271,7 @@ fn nothing(source: &OwnSource<'_>) -> Base {
         command: Position::NONE,
         begun_after: 0,
         is_rebuilt: false,
+        waits_for_epoch: false,
     }
 }
 
@@ -273,13 +282,15 @@ fn nothing(source: &OwnSource<'_>) -> Base {
 ///
 /// The store is that of the epoch so far until the reader of events tells that it ended, behind the
 /// last event. The places of live orders here and in stores from before are then of different
-/// epochs: a first copy goes on in neither with the other's place.
+/// epochs: a first copy goes on in neither with the other's place. Where a start before has begun
+/// the epoch and failed, the store is that epoch's, with the same places as at that start.
 fn from_engine(source: &mut OwnSource<'_>, notes: &mut Vec<String>) -> anyhow::Result<Base> {
     let own = source.settings.source;
     let first = source.events.next_record();
     let epoch = source.events.epochs().current();
     let markets_before = past_markets(source);
-    let EngineState { position, last_seq, last_rec, orders, markets } = (source.engine)()?;
+    let EngineState { position, last_seq, last_rec, orders, markets, begins_epoch } =
+        (source.engine)()?;
     let config = StoreConfig { bytes_max: u64::MAX, ..source.settings.config(epoch) };
     let mut store = OrderStore::new(config);
     if !plant::is(Plant::RebuiltOverHole) {
@@ -298,6 +309,7 @@ fn from_engine(source: &mut OwnSource<'_>, notes: &mut Vec<String>) -> anyhow::R
         command: position,
         begun_after: source.event_count,
         is_rebuilt: true,
+        waits_for_epoch: begins_epoch,
     })
 }
 
@@ -334,7 +346,8 @@ fn decode_own(state: &[u8], source: &OwnSource<'_>) -> anyhow::Result<Base> {
     let config = StoreConfig { bytes_max: u64::MAX, ..source.settings.config(Epoch::NONE) };
     let (store, stream) = decode(state, config, WINDOW)?;
     let command = Position(u64::from_le_bytes(*command));
-    Ok(Base { store, stream, markets, command, begun_after, is_rebuilt: false })
+    let (is_rebuilt, waits_for_epoch) = (false, false);
+    Ok(Base { store, stream, markets, command, begun_after, is_rebuilt, waits_for_epoch })
 }
 
 /// Checks that the events continue from the snapshot of record `at`.
@@ -383,6 +396,7 @@ mod tests {
             last_rec: Rec(20),
             orders: vec![accepted(3), accepted(12)],
             markets: Vec::new(),
+            begins_epoch: true,
         }
     }
 
@@ -435,7 +449,7 @@ mod tests {
             assert_eq!(store.check(Epoch(1), ChangeId::START, &filter), Ok(()));
         }
         assert_eq!((stream.next_batch_no(), events.events.next_record()), (BatchNo(21), 21));
-        assert!(events.is_rebuilt && events.begun_after == 20);
+        assert!(events.is_rebuilt && events.waits_for_epoch && events.begun_after == 20);
     }
 
     /// A first copy that was begun at a store with live orders of the engine goes on at no replica

@@ -108,6 +108,57 @@ fn a_router_joins_the_own_orders_of_two_exchanges() {
     assert_has_what_changed(&changed, &rig.backends[1]);
 }
 
+/// Both began with one number, and the second is listed as the first one's replica: the epochs and
+/// places of the two are alike, and their orders have nothing in common.
+#[test]
+fn an_exchange_that_is_listed_as_anothers_replica_is_set_aside() {
+    let mut rig = Rig::new(&[]);
+    rig.add_exchange(7);
+    rig.add_exchange(7);
+    trade(&rig.backends[0], 1);
+    trade(&rig.backends[1], 5_001);
+    let of_second = at_node(&rig.backends[1], Vec::new());
+    let token = of_second.follower.token().to_vec();
+    of_second.log_out();
+    let router = Router::start(&rig.config_with_replica(ROUTER));
+    let address = rig.backends[1].address.to_string();
+    let fault_of_second = || {
+        let status = router.node.status();
+        let backends = status["router"]["backends"].as_array().unwrap().clone();
+        let second = backends.into_iter().find(|row| row["address"] == *address).unwrap();
+        second["last_fault"].as_str().map(str::to_owned)
+    };
+    let fault = until("it is told as another's", fault_of_second);
+    assert!(fault.contains("of another log than the master's"), "{fault}");
+    let mut reader = router.follow(SUPERVISOR, Vec::new());
+    let first = at_node(&rig.backends[0], Vec::new());
+    let wanted = mirror(&first);
+    first.log_out();
+    // Its time aside ends now and then, and it is asked again.
+    until("the first exchange's orders, a while after the others were asked for", || {
+        reader.poll(Duration::from_millis(5)).unwrap();
+        let read = mirror(&reader);
+        // The ids of the two exchanges' orders are alike too.
+        assert!(read.iter().all(|(id, row)| wanted.get(id) == Some(row)), "the second's orders");
+        let is_same = read == wanted;
+        let metrics = router.node.get("/metrics").1;
+        let line = metrics.lines().find(|line| line.starts_with("weir_router_faults_total"));
+        let faults: u64 = line?.split(' ').next_back()?.parse().ok()?;
+        (is_same && faults >= 3).then_some(())
+    });
+    assert_eq!((&reader.resyncs[..], &reader.refusals[..]), (&[][..], &[][..]));
+    reader.log_out();
+    // Nor does the first exchange's store, or the router, go on from a token of the second.
+    for node in [&router.node, rig.backends[0].node()] {
+        let follower = Follower::new(config_of(SUPERVISOR), token.clone());
+        let mut reader = Following::start_as(node, SUPERVISOR, follower);
+        reader.until_online();
+        assert_eq!(reader.resyncs, [Reason::ResyncEpoch]);
+        assert_eq!(mirror(&reader), wanted);
+        reader.log_out();
+    }
+}
+
 #[test]
 fn an_exchange_keeps_its_number() {
     let home = Home::with_config("os", "[[partition]]\nid = 7\n");

@@ -146,6 +146,11 @@ impl Rig {
         config
     }
 
+    /// As [`Rig::config_of_all`], with the last node as a replica.
+    pub fn config_with_replica(&self, who: Who) -> String {
+        self.config_of_all(who) + "role = \"replica\"\n"
+    }
+
     /// As [`Rig::router_config`], for all nodes and their sources.
     pub fn config_of_all(&self, who: Who) -> String {
         let all: Vec<(usize, &[u16])> =

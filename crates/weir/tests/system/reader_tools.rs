@@ -69,13 +69,13 @@ fn a_token_is_taken_apart_and_a_read_waits_for_it() {
     let said: Value = serde_json::from_slice(&decoded.stdout).unwrap();
     let parts = ["version", "key_id", "scope_check", "maker", "count"];
     assert!(parts.iter().all(|part| said[part].is_u64()), "{said}");
-    assert_eq!(said["version"], 3, "{said}");
+    assert_eq!(said["version"], 4, "{said}");
     let [place] = said["sources"].as_array().unwrap().as_slice() else { panic!("{said}") };
     assert_eq!((&place["source"], &place["epoch"]), (&1.into(), &1.into()), "{said}");
     assert!(place["seen"].as_u64() >= place["seq"].as_u64() && place["seq"] != 0, "{said}");
     let text = weir(&["token", "decode", token], &[("--dir", &home.data())]);
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.starts_with("version 3  key ") && text.contains("seen "), "{text}");
+    assert!(text.starts_with("version 4  key ") && text.contains("seen "), "{text}");
     // The store has the token's changes already; a token of another filter is refused with its
     // reason.
     assert_eq!(prices(&node, &["--min-token", token, "--min-wait-ms", "1000"]), [60]);

@@ -100,6 +100,33 @@ fn a_store_that_lost_its_snapshots_refuses_tokens_from_before_and_has_all_live_o
     assert_eq!(epoch_of(&node), epoch + 1, "a start from a snapshot begins none");
 }
 
+/// A start could fail when the epoch of a rebuilt store had begun, and before the store's first
+/// snapshot was on the disk: each attempt then began one more, and a log remembers only so many.
+#[test]
+fn starts_that_end_before_the_first_snapshot_of_a_rebuilt_store_begin_one_epoch() {
+    let (home, mut node) = market("os", SMALL);
+    rest(&node);
+    let next = trade_past_the_retention(&node, 1);
+    let epoch = epoch_of(&node);
+    for attempt in 0..3 {
+        node.kill();
+        snapshots(&home).iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        node = home.start();
+        let said = home.said_at_start();
+        assert!(said.contains("the store begins with the 1 live orders"), "{attempt}: {said}");
+        assert_eq!(epoch_of(&node), epoch + 1, "{attempt}");
+    }
+    let begun = read(&node, Vec::new());
+    assert_eq!(begun.live.len(), 1);
+    // With commands in this epoch the store that begins at their end needs another one.
+    trade_and_leave(&node, next..next + 50);
+    node.kill();
+    snapshots(&home).iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    let node = home.start();
+    assert_eq!(epoch_of(&node), epoch + 2);
+    assert_eq!(read(&node, Vec::new()).live, begun.live);
+}
+
 #[test]
 fn cold_order_state_that_is_enabled_on_a_truncated_log_begins_at_the_stores_floor() {
     // An epoch ends before, and nobody writes down where.
