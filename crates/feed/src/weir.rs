@@ -60,7 +60,8 @@ impl Feed for Weir {
         let packet = moldudp64::read_packet(datagram, 0)?;
         let name = datagram.first_chunk::<SESSION_LEN>().copied().map(MoldSession);
         match name.and_then(SessionName::read) {
-            Some(name) if name.mapping == MAPPING => Ok(packet),
+            // Those of version 1 have the orders at the beginning of a session in another order.
+            Some(name) if (1..=MAPPING).contains(&name.mapping) => Ok(packet),
             name => {
                 let value = name.map_or(u64::MAX, |name| u64::from(name.mapping));
                 Err(FeedError::Header { field: "the session's version of the rules", value })

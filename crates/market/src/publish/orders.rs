@@ -85,7 +85,7 @@ pub(super) struct Prices {
 }
 
 /// Returns the rank of a price on its side: a better price has a greater rank.
-fn rank_of(side: Side, price: Price) -> i64 {
+pub(super) fn rank_of(side: Side, price: Price) -> i64 {
     // The complement reverses the order and cannot overflow.
     if side == Side::Buy { price.0 } else { !price.0 }
 }

@@ -11,7 +11,7 @@ use weir_feed::session_name::{Calendar, session_name};
 use weir_types::{Epoch, InstrumentId, MatchId, Nanos, Phase, Rec, Side};
 
 use super::fit::{Fit, UnfitReason, fit};
-use super::orders::{Order, OrderLocation, Orders, Prices};
+use super::orders::{Order, OrderLocation, Orders, Prices, rank_of};
 use super::{Listing, PublishSink, Uncross};
 
 /// Counters of events that could not be published.
@@ -183,7 +183,9 @@ impl Publication {
     }
 
     /// Begins the session of the current time: publishes the instruments, then the shown orders.
-    fn begin(&mut self, out: &mut impl PublishSink) {
+    /// Anybody but a publication itself calls it for a market without its past, in an epoch in
+    /// which nothing else was published.
+    pub fn begin(&mut self, out: &mut impl PublishSink) {
         let midnight = self.calendar.midnight(self.now);
         self.open = Some(Open { midnight, hours: (false, false) });
         (self.next_reference, self.next_locate, self.crosses) = (1, 1, 0);
@@ -308,17 +310,20 @@ impl Publication {
         }
     }
 
-    /// Returns the orders in the book that satisfy `is_meant`, by instrument and then by priority.
+    /// Returns the orders in the book that satisfy `is_meant`, by instrument, side and priority: by
+    /// the book alone, whatever the ranks at different prices are.
     pub(super) fn in_order(&self, is_meant: impl Fn(&Order) -> bool) -> Vec<Rec> {
         let is_there = |order: &Order| order.place == OrderLocation::Book && is_meant(order);
-        let mut found: Vec<(usize, u64, Rec)> = (self.orders.iter())
+        let mut found: Vec<_> = (self.orders.iter())
             .filter(|(_, order)| is_there(order))
-            .map(|(rec, order)| (order.instrument, order.rank, *rec))
+            .map(|(rec, order)| {
+                let instrument_id = self.instruments[order.instrument].listing.instrument_id;
+                let worse = !rank_of(order.side, order.price);
+                ((instrument_id, order.side, worse, order.rank), *rec)
+            })
             .collect();
-        found.sort_unstable_by_key(|(index, rank, _)| {
-            (self.instruments[*index].listing.instrument_id, *rank)
-        });
-        found.into_iter().map(|(_, _, rec)| rec).collect()
+        found.sort_unstable_by_key(|(place, _)| *place);
+        found.into_iter().map(|(_, rec)| rec).collect()
     }
 
     fn show_again(&mut self, is_meant: impl Fn(&Order) -> bool, out: &mut impl PublishSink) {

@@ -71,8 +71,8 @@ impl Publication {
 
     /// Returns a publication of a market whose events of before are not known: these instruments
     /// with their phases, and these orders, in time priority where they are at one price. Nothing
-    /// of it is published before [`Publication::enter_epoch`], with an epoch in which nothing was:
-    /// the session of `epoch` may have had other messages.
+    /// of it is published before [`Publication::enter_epoch`] or [`Publication::begin`], in an epoch
+    /// in which nothing else was: the session of `epoch` may have had other messages.
     #[must_use]
     pub fn of_market(
         calendar: Calendar,

@@ -44,6 +44,9 @@ pub(super) struct EventPublisher {
     publication: Publication,
     record: Vec<u8>,
     is_live: bool,
+    /// True until the session of a market without its past has begun: with the epoch that begins at
+    /// the start, or in one that began at an earlier start, which had no event since.
+    must_begin: bool,
     /// The position of the command that caused the last event.
     position: Position,
 }
@@ -62,20 +65,28 @@ impl EventPublisher {
                 (publication, Numbers::new(), Position::NONE)
             }
         };
+        let must_begin = numbers.session.is_none() && publication.session().is_some();
         let record = Vec::with_capacity(512);
-        (EventPublisher { publication, record, is_live: false, position, parts }, numbers)
+        let is_live = false;
+        (EventPublisher { publication, record, is_live, must_begin, position, parts }, numbers)
     }
 
     /// Reads the next event and publishes it to `out`.
     pub fn publish_next(&mut self, out: &mut impl PublishSink) -> ReadOutcome {
         loop {
-            match self.parts.events.next(&mut self.record) {
-                ReadEvent::UpToDate | ReadEvent::Missing => return ReadOutcome::UpToDate,
+            let read = self.parts.events.next(&mut self.record);
+            if let ReadEvent::EpochEnded(change) = &read {
+                assert_kept(change);
+                self.must_begin = false;
+                self.publication.enter_epoch(change.next, out);
+                continue;
+            }
+            if std::mem::take(&mut self.must_begin) {
+                self.publication.begin(out);
+            }
+            match read {
                 ReadEvent::Record(_) => break,
-                ReadEvent::EpochEnded(change) => {
-                    assert_kept(&change);
-                    self.publication.enter_epoch(change.next, out);
-                }
+                _ => return ReadOutcome::UpToDate,
             }
         }
         self.position = position_of(&self.record);

@@ -159,7 +159,8 @@ fn beginning(
     if first == 1 {
         return Ok(None);
     }
-    trading.want_epoch();
+    // An earlier start may have begun the epoch: its session had the same messages.
+    trading.want_epoch()?;
     notes.push(format!(
         "market publisher: events before {first} are gone and no checkpoint is of use: it begins \
          anew with the engine's book, in a session of its own"

@@ -9,7 +9,7 @@ use weir_market::publish::StandingPlace;
 use weir_marketgate::publish::StandingMarket;
 use weir_types::{ClOrdId, Epoch, InstrumentId, Symbol};
 
-use super::reader::{HERE, Rig};
+use super::reader::{HERE, Reader, Rig};
 
 /// The instrument of the scripts that ITCH can represent.
 const FIT: InstrumentId = InstrumentId(100);
@@ -62,8 +62,15 @@ fn begin_with_book(rig: &mut Rig, engine: &Engine) {
             (order.state, place)
         }),
     };
+    // A publication that has all events begins the next session with the same messages: a start may
+    // go on in an epoch that an earlier one began, and that had no event since.
+    let mut with_past = (rig.publication.clone(), Reader::new());
+    with_past.0.enter_epoch(Epoch(epoch.0 + 1), &mut with_past.1);
     rig.publication = market.publication(Calendar::new(0));
     rig.publication.enter_epoch(Epoch(epoch.0 + 1), &mut rig.reader);
+    if with_past.0.session().is_some() {
+        assert_eq!(rig.reader.messages, with_past.1.messages);
+    }
     rig.join_late();
 }
 

@@ -164,7 +164,7 @@ fn a_state_of_other_session_names_or_other_bytes_is_refused() {
         read(&bytes, 0)
     };
     assert_eq!(with(0, 9), Err(StateFault::Format));
-    assert_eq!(with(1, 9), Err(StateFault::OtherRules));
+    assert_eq!(with(1, 1), Err(StateFault::OtherRules));
     for len in 0..state.len() {
         assert_eq!(read(&state[..len], 0), Err(StateFault::Format), "{len} bytes");
     }
