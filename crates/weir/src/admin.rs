@@ -23,6 +23,7 @@ use weir_wire::order_entry::MassCancel;
 use weir_wire::reference::{KillSwitch, SetPhase, Transfer};
 
 use super::calendar::{Calendar, parse_phase};
+use super::choices::{by_name, name_of};
 use super::endpoint::Login;
 use super::units::decimal;
 use define::{AccountArgs, FirmArgs, InstrumentArgs, SessionArgs};
@@ -616,24 +617,6 @@ fn time_of(at: &str) -> anyhow::Result<Nanos> {
 fn symbol(text: &str) -> anyhow::Result<Symbol> {
     let symbol = Symbol::new(text).filter(|symbol| symbol.is_valid() && !symbol.is_none());
     symbol.with_context(|| format!("{text:?} is not a name of 1 to 16 printable characters"))
-}
-
-/// The name of an option's value: in lower case with hyphens between its words.
-fn name_of<T: std::fmt::Debug>(value: &T) -> String {
-    let camel = format!("{value:?}");
-    let words = camel.char_indices().map(|(at, letter)| match letter {
-        'A'..='Z' if at > 0 => format!("-{}", letter.to_ascii_lowercase()),
-        _ => letter.to_ascii_lowercase().to_string(),
-    });
-    words.collect()
-}
-
-/// The value whose name, in lower case with hyphens between its words, is `text`.
-pub(super) fn by_name<T: Copy + std::fmt::Debug>(text: &str, all: &[T]) -> Result<T, String> {
-    all.iter().copied().find(|value| name_of(value) == text).ok_or_else(|| {
-        let names: Vec<_> = all.iter().map(name_of).collect();
-        format!("want {}", names.join(", "))
-    })
 }
 
 fn parse_role(text: &str) -> Result<Role, String> {

@@ -9,6 +9,7 @@ pub mod backup;
 pub mod book;
 pub mod calendar;
 pub mod certificate;
+mod choices;
 pub mod demo;
 pub mod drop_copy;
 pub mod emulate;

@@ -23,7 +23,7 @@ use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder};
 
 use super::report::{Printer, reason_text};
 use super::{Instruments, parse_price, parse_qty};
-use crate::admin::by_name;
+use crate::choices::by_name;
 use crate::endpoint::{Login, TIMEOUT};
 use crate::units;
 

@@ -341,6 +341,9 @@ fn a_bust_shows_the_trade_and_both_sides_before_it_is_done() {
     let home = Home::new("memory");
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
+    until("the instrument", || {
+        (node.status()["instruments"][0]["symbol"] == "WEIR1").then_some(())
+    });
     let (mut alice, mut bob) = (Trader::log_on(&node, ALICE), Trader::log_on(&node, BOB));
     for (number, qty) in [(1, 4), (2, 7)] {
         bob.ask_for_report(BOB.sell(number, 70, qty));
