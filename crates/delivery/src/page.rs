@@ -273,8 +273,8 @@ impl OrderStore {
 /// ended, tombstone | no           | the filter matches and is not for live orders only
 /// ```
 ///
-/// A reader may know an ended order if it began by the reader's place and ended after the newest change
-/// of the time when the reader began.
+/// A reader may know an ended order if it began by the reader's place and ended after the newest
+/// change of the time when the reader began.
 #[inline]
 fn is_for(meta: &SlotMeta, query: &PageQuery<'_>) -> bool {
     let PageQuery { after, since, filter, .. } = *query;

@@ -20,8 +20,8 @@
 //! ```
 //! A place is `seq` u64 and `rec` u64, keys are firm, account and instrument, u32 each. All numbers
 //! are little-endian. Chunks come in the order of their numbers: one head, slots, keys, one end.
-//! Versions 1 and 2 are read too: their heads lack the log, and that of version 1 the highest record
-//! number.
+//! Versions 1 and 2 are read too: their heads lack the log, and that of version 1 the highest
+//! record number.
 //!
 //! A record has one slot, its latest entry, and perhaps earlier ones: ends that keep their places
 //! beside a tombstone or a row of other keys.

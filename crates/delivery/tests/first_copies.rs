@@ -1,6 +1,6 @@
 //! Newcomers in their first copy, at two stores with other limits on ended orders, one of which
-//! lags: none is refused while its floor is not above the change at which the newcomer began, and each
-//! ends with the live orders of its filter.
+//! lags: none is refused while its floor is not above the change at which the newcomer began, and
+//! each ends with the live orders of its filter.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 

@@ -277,8 +277,8 @@ impl Connection {
         self.protocol.put_pages(frames, &mut self.output);
     }
 
-    /// Writes as much as the socket takes, up to [`WRITE_MAX`] bytes: the rest is written in the next
-    /// cycle, so that no order waits for a reader of much.
+    /// Writes as much as the socket takes, up to [`WRITE_MAX`] bytes: the rest is written in the
+    /// next cycle, so that no order waits for a reader of much.
     pub fn flush(&mut self, now: Nanos) -> ReadOutcome {
         if !self.writable {
             return ReadOutcome::Open;

@@ -470,8 +470,8 @@ impl Gateway {
         done
     }
 
-    /// Passes pages through to their connections, up to [`PAGE_BYTES_MAX`] of them and the page that
-    /// reaches it; returns their number.
+    /// Passes pages through to their connections, up to [`PAGE_BYTES_MAX`] of them and the page
+    /// that reaches it; returns their number.
     fn pump_pages(&mut self) -> usize {
         let (mut count, mut bytes) = (0, 0);
         while bytes < PAGE_BYTES_MAX

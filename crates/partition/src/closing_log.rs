@@ -1,10 +1,10 @@
-//! A log of a node, of commands or of an outside core's batches, which ends with a closing mark once
-//! nobody has it any more.
+//! A log of a node, of commands or of an outside core's batches, which ends with a closing mark
+//! once nobody has it any more.
 //!
 //! A start can be refused when the logs are open: by a view, an archive, another partition, or the
 //! last step of the start. Without a closing mark the next run would take this one for a crashed
-//! one: at `memory` each refused start, and each stop in order, would end an epoch, at `os` each after
-//! which the machine started again, and a log remembers only so many.
+//! one: at `memory` each refused start, and each stop in order, would end an epoch, at `os` each
+//! after which the machine started again, and a log remembers only so many.
 //!
 //! Dropped by a panic the log stays as it is: a crash is told as one.
 

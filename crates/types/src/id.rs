@@ -57,8 +57,8 @@ numbers! {
     Position(u64);
     /// The period in which a log has one writer, numbered from 1.
     Epoch(u32);
-    /// The log whose order numbers a source's changes: its identity, folded to 64 bits. Sources of one
-    /// number with different logs have nothing in common; none where it is not known.
+    /// The log whose order numbers a source's changes: its identity, folded to 64 bits. Sources of
+    /// one number with different logs have nothing in common; none where it is not known.
     SourceLog(u64);
     /// A session's number for its request to a partition, strictly increasing, from 1.
     RequestNo(u64);

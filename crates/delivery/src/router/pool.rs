@@ -190,13 +190,13 @@ impl Pool {
     /// Compares the log that an answer shows with that of the source, which is the master's:
     ///
     /// ```text
-    /// the answer   | the source's log is                 | the log
-    /// -------------+-------------------------------------+-----------------------------------------
-    /// of no log    | any                                 | stays: the store is of an older program,
-    ///              |                                     | or its source has no log of its own
-    /// of the master| any                                 | is the answer's from now on
-    /// of a replica | not known, or the same              | is the answer's
-    /// of a replica | another                             | stays, and the replica is at fault
+    /// the answer    | the source's log is    | the log
+    /// --------------+------------------------+-----------------------------------------
+    /// of no log     | any                    | stays: the store is of an older program,
+    ///               |                        | or its source has no log of its own
+    /// of the master | any                    | is the answer's from now on
+    /// of a replica  | not known, or the same | is the answer's
+    /// of a replica  | another                | stays, and the replica is at fault
     /// ```
     /// Returns true when the source has another log than before.
     pub(super) fn heard_log(

@@ -1,9 +1,9 @@
 //! The state of a publication as bytes, so that a start reads only the events since, and a
 //! publication that begins with a market instead of with its first event.
 //!
-//! The bytes are a function of the events: the orders are in the order of their records. What
-//! follows from the rest is not among them (the prices of the books, the parked orders, the forms
-//! of instruments), so that it cannot contradict it.
+//! The bytes are a function of the events: the orders are in the order of their records.
+//! They lack the parts that follow from others (the prices of the books, the parked orders, the
+//! forms of instruments), so that these cannot contradict each other.
 
 use thiserror::Error;
 use weir_feed::session_name::{Calendar, MAPPING};
@@ -69,21 +69,22 @@ impl Publication {
         self.epoch
     }
 
-    /// Returns a publication of a market whose events of before are not known: these instruments
-    /// with their phases, and these orders, in time priority where they are at one price. Nothing
-    /// of it is published before [`Publication::enter_epoch`] or [`Publication::begin`], in an epoch
-    /// in which nothing else was: the session of `epoch` may have had other messages.
+    /// Returns the publication of a market whose events of before are not known: these instruments
+    /// with their phases, and these orders, in time priority where they are at one price. Called
+    /// before any event. Nothing is published before [`Publication::enter_epoch`] or
+    /// [`Publication::begin`], in an epoch in which nothing else was: the session of the epoch so
+    /// far may have had other messages.
     #[must_use]
-    pub fn of_market(
-        calendar: Calendar,
-        epoch: Epoch,
+    pub fn with_market(
+        self,
         time: Nanos,
         instruments: impl IntoIterator<Item = (Listing, Phase)>,
         orders: impl IntoIterator<Item = StandingOrder>,
     ) -> Publication {
-        let mut publication = Publication::new(calendar, epoch);
+        let mut publication = self;
         publication.now = time;
-        publication.open = Some(Open { midnight: calendar.midnight(time), hours: (false, false) });
+        let midnight = publication.calendar.midnight(time);
+        publication.open = Some(Open { midnight, hours: (false, false) });
         for (listing, phase) in instruments {
             publication.add_instrument(listing, 0, phase);
         }

@@ -6,6 +6,7 @@
 
 mod agent;
 pub mod checkpoint;
+mod checkpoint_agent;
 mod event_publisher;
 mod figures;
 mod numbers;
@@ -13,7 +14,8 @@ mod snapshots;
 mod translate;
 
 pub use agent::{PublishAgent, PublishParts};
-pub use checkpoint::{PublishCheckpoint, PublishCheckpointParts, PublishCheckpoints};
+pub use checkpoint::{PublishCheckpoint, PublishedLog};
+pub use checkpoint_agent::{PublishCheckpointParts, PublishCheckpoints};
 pub use event_publisher::EventPublisherParts;
 pub use figures::{OmittedInstrument, PublishFigures, PublishReport};
 pub use snapshots::{

@@ -34,7 +34,7 @@ where
         let listings = instruments.into_iter().map(|(of, phase)| (listing_of(&of), phase));
         let orders = orders.into_iter();
         let orders = orders.map(|(event, place)| StandingOrder { state: change_of(&event), place });
-        Publication::of_market(calendar, epoch, time, listings, orders)
+        Publication::new(calendar, epoch).with_market(time, listings, orders)
     }
 }
 

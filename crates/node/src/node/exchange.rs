@@ -93,7 +93,8 @@ mod tests {
     fn config_of_publisher(dir: &Path, snapshots: SocketAddr) -> Config {
         let text = format!(
             "durability = 'memory'\nlisten = '127.0.0.1:0'\n\
-             [ingest]\nlisten = '127.0.0.1:0'\n[[ingest.source]]\nid = 2\nsession = 3\ndurability = 'os'\n\
+             [ingest]\nlisten = '127.0.0.1:0'\n[[ingest.source]]\nid = 2\nsession = 3\n\
+             durability = 'os'\n\
              [market_publisher]\ngroup = '239.0.0.1:1'\nrequests = '127.0.0.1:0'\n\
              snapshots = '{snapshots}'\n"
         );

@@ -13,7 +13,7 @@ use weir_log::SnapshotStore;
 use weir_market::publish::{Channel, RequestServer, StandingPlace};
 use weir_marketgate::publish::{
     EventPublisherParts, PublishAgent, PublishCheckpoint, PublishCheckpointParts,
-    PublishCheckpoints, PublishFigures, PublishParts, SnapshotAgent, SnapshotFigures,
+    PublishCheckpoints, PublishFigures, PublishParts, PublishedLog, SnapshotAgent, SnapshotFigures,
     SnapshotParts, StandingMarket, checkpoint,
 };
 use weir_marketgate::udp;
@@ -148,9 +148,10 @@ fn beginning(
     trading: &mut RecoveredPartition,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Option<PublishCheckpoint>> {
-    let (mut reader, event_count) = (trading.reader(PUBLISHER), trading.event_count());
-    let first = reader.next_record();
-    let found = checkpoint::load(store, &mut reader, event_count, calendar(section), notes)?;
+    let (events, event_count) = (trading.reader(PUBLISHER), trading.event_count());
+    let first = events.next_record();
+    let log = PublishedLog { events, event_count, calendar: calendar(section) };
+    let found = checkpoint::load(store, log, notes)?;
     if let Some(found) = found {
         let event = found.event();
         notes.push(format!("market publisher: it begins with the checkpoint of event {event}"));

@@ -145,9 +145,9 @@ pub struct OwnSource<'a> {
     /// The last change id in the archive of discarded orders, if there is one: a snapshot whose
     /// floor is above it has discarded orders that the archive does not have yet.
     pub older_upto: Option<ChangeId>,
-    /// Returns the state of the recovered engine, and sees to an epoch of the log. Called only for a
-    /// log whose first events are gone, if no snapshot can be used: the store then begins with live
-    /// orders, which have other places than before.
+    /// Returns the state of the recovered engine, and sees to an epoch of the log. Called only for
+    /// a log whose first events are gone, if no snapshot can be used: the store then begins with
+    /// live orders, which have other places than before.
     pub engine: Box<dyn FnMut() -> anyhow::Result<EngineState> + 'a>,
 }
 

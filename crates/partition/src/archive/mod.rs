@@ -7,7 +7,8 @@
 //! removes segments up to there
 //! ```
 //!
-//! * [`store`]: the files. [`agent`]: the thread that writes them. [`gate`]: the shadow's end, which
+//! * [`store`]: the files. [`agent`]: the thread that writes them. [`gate`]: the shadow's end,
+//! which
 //!   lets no segment go that is not stored. [`whole`]: an archive and its log read as one log.
 //!
 //! A file's name says which segment it holds and the history up to its end, so a segment has the

@@ -1,5 +1,5 @@
 //! The archive of logs: segments are stored before retention removes them, and archive and log are
-//! one log, whatever ended the node.
+//! one log, however the node ended.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
