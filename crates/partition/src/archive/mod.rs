@@ -8,8 +8,7 @@
 //! ```
 //!
 //! * [`store`]: the files. [`agent`]: the thread that writes them. [`gate`]: the shadow's end,
-//! which
-//!   lets no segment go that is not stored. [`whole`]: an archive and its log read as one log.
+//!   which lets no segment go that is not stored. [`whole`]: an archive and its log read as one.
 //!
 //! A file's name says which segment it holds and the history up to its end, so a segment has the
 //! same name each time it is stored, and logs that went apart (a restored backup) share a directory
