@@ -21,4 +21,4 @@ pub use figures::{OmittedInstrument, PublishFigures, PublishReport};
 pub use snapshots::{
     SnapshotAgent, SnapshotFigures, SnapshotLimits, SnapshotParts, SnapshotReport,
 };
-pub use translate::{StandingMarket, publish_event};
+pub use translate::{StandingMarket, publish_event, published_time};

@@ -12,7 +12,7 @@ use weir_wire::{Definition, Event, PlainEvent};
 
 /// A market at a moment, from which a publication begins when its events of before are not known.
 pub struct StandingMarket<I, O> {
-    /// The time of the newest event.
+    /// The time of the newest event with public content ([`published_time`]).
     pub time: Nanos,
     /// The epoch of the newest event.
     pub epoch: Epoch,
@@ -70,6 +70,26 @@ pub fn publish_event(
             publication.define(defined.transact_time, &listing_of(definition), out);
         }
         Event::Plain(_) | Event::Defined(..) => {}
+    }
+}
+
+/// Returns the log time to which an event of `partition` takes a publication; `None` for one that
+/// has no public content.
+#[must_use]
+pub fn published_time(partition: PartitionId, event: &Event) -> Option<Nanos> {
+    match event {
+        Event::Plain(PlainEvent::OrderEvent(event)) => {
+            (!event.rec.is_none()).then_some(event.transact_time)
+        }
+        Event::Plain(PlainEvent::PhaseChanged(event)) => Some(event.transact_time),
+        Event::Plain(PlainEvent::Uncrossed(event)) => Some(event.transact_time),
+        Event::Plain(PlainEvent::TradeBusted(event)) => {
+            (event.side == Side::Buy).then_some(event.transact_time)
+        }
+        Event::Defined(defined, Definition::DefineInstrument(definition)) => {
+            (definition.partition_id == partition).then_some(defined.transact_time)
+        }
+        Event::Plain(_) | Event::Defined(..) => None,
     }
 }
 

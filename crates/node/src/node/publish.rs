@@ -14,13 +14,15 @@ use weir_market::publish::{Channel, RequestServer, StandingPlace};
 use weir_marketgate::publish::{
     EventPublisherParts, PublishAgent, PublishCheckpoint, PublishCheckpointParts,
     PublishCheckpoints, PublishFigures, PublishParts, PublishedLog, SnapshotAgent, SnapshotFigures,
-    SnapshotParts, StandingMarket, checkpoint,
+    SnapshotParts, StandingMarket, checkpoint, published_time,
 };
 use weir_marketgate::udp;
+use weir_partition::event_reader::PastRead;
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::fd_poller::FdPoller;
 use weir_runtime::{Runner, Wake};
 use weir_types::Nanos;
+use weir_wire::Event;
 use weir_wire::event::OrderEvent;
 
 use super::assembly::Assembly;
@@ -168,7 +170,7 @@ fn beginning(
     ));
     let engine = &trading.engine;
     let market = StandingMarket {
-        time: engine.time(),
+        time: newest_published(trading).unwrap_or(engine.time()),
         epoch: trading.epoch,
         instruments: (engine.instruments())
             .filter(|state| state.definition.partition_id == trading.partition_id)
@@ -177,6 +179,24 @@ fn beginning(
     };
     let publication = market.publication(calendar(section));
     Ok(Some(PublishCheckpoint::of_market(event_count, engine.position(), publication)))
+}
+
+/// Returns the time of the newest retained event with public content. The session that begins with
+/// the engine's book then has the times of one that begins behind all events.
+fn newest_published(trading: &RecoveredPartition) -> Option<Nanos> {
+    let mut events = trading.reader(PUBLISHER);
+    let mut record = Vec::new();
+    for number in (events.next_record()..=trading.event_count()).rev() {
+        if events.read_at(number, &mut record) != PastRead::Found {
+            return None;
+        }
+        let event = Event::decode(&record).expect("the event log holds our own messages");
+        let time = published_time(trading.partition_id, &event);
+        if time.is_some() {
+            return time;
+        }
+    }
+    None
 }
 
 fn standing(order: QueuedOrder) -> (OrderEvent, StandingPlace) {

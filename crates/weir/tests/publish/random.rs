@@ -68,8 +68,14 @@ fn begin_with_book(rig: &mut Rig, engine: &Engine) {
     with_past.0.enter_epoch(Epoch(epoch.0 + 1), &mut with_past.1);
     rig.publication = market.publication(Calendar::new(0));
     rig.publication.enter_epoch(Epoch(epoch.0 + 1), &mut rig.reader);
+    // But for the times: a start takes that of the newest event with public content, and here the
+    // engine has been told the time by other commands since.
+    let without_times = |reader: &Reader| -> Vec<_> {
+        let messages = reader.messages.iter();
+        messages.map(|message| [&message[..5], &message[11..]].concat()).collect()
+    };
     if with_past.0.session().is_some() {
-        assert_eq!(rig.reader.messages, with_past.1.messages);
+        assert_eq!(without_times(&rig.reader), without_times(&with_past.1));
     }
     rig.join_late();
 }
