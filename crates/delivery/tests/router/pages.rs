@@ -34,7 +34,7 @@ fn rows_of_all_sources_come_in_one_page_by_time() {
     assert_eq!(answer.recs(), want);
     assert!(answer.is(PageFlags::ONLINE) && !answer.is(PageFlags::SOURCE_AWAY));
     assert_eq!(answer.header.oldest_transact_time, answer.rows[0].transact_time);
-    assert_eq!(answer.token.len(), 32 + 4 * 34);
+    assert_eq!(answer.token.len(), 32 + 4 * 50);
     for source in 1..=4 {
         assert_eq!(change_id_in(&answer.token, source).rec.0, 3);
     }

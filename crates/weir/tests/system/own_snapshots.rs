@@ -151,7 +151,9 @@ fn a_snapshot_is_refused_by_its_reason_and_only_so_many_have_one() {
     }
     assert_eq!(kinds, *b"ASRHSS", "its events, its one instrument, no order");
     // One that has not logged in would make place.
-    let _second = Raw::log_in(server, "weir", "open", &session());
+    let mut second = Raw::log_in(server, "weir", "open", &session());
+    let answer = second.hear().and_then(|packet| packet.first().copied());
+    assert_eq!(answer, Some(b'A'), "it is no stranger any more");
     until("that both are there", || (snapshots(&a, "clients") == 2).then_some(()));
     assert_eq!(Raw::connect(server).hear(), None, "there is no room for a third");
     let counted = ["refused_not_authorized", "refused_session", "refused_no_room", "malformed"];

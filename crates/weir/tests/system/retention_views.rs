@@ -124,7 +124,8 @@ fn starts_that_end_before_the_first_snapshot_of_a_rebuilt_store_begin_one_epoch(
     snapshots(&home).iter().for_each(|path| std::fs::remove_file(path).unwrap());
     let node = home.start();
     assert_eq!(epoch_of(&node), epoch + 2);
-    assert_eq!(read(&node, Vec::new()).live, begun.live);
+    let again = read(&node, Vec::new()).live;
+    assert!(again.keys().eq(begun.live.keys()), "the same order, at another place: {again:?}");
 }
 
 #[test]
