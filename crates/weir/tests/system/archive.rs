@@ -133,6 +133,11 @@ fn an_archive_that_cannot_be_written_holds_segments_and_is_told_until_it_can() {
         assert!(next < 100_000, "{}", figures(&node));
         trade_and_leave(&node, next..next + 2_000);
         next += 2_000;
+        // The shadow may be behind: it asks the archive for segments.
+        let _row = node.partition_when(TRADING, |row| {
+            let number = |key: &str| row[key].as_u64().unwrap_or(0);
+            number("snapshot_position") + 2_000 > number("position")
+        });
     }
     let row = figures(&node);
     assert_eq!(row["commands_from"], 1, "{row}");
@@ -143,7 +148,7 @@ fn an_archive_that_cannot_be_written_holds_segments_and_is_told_until_it_can() {
     assert_eq!(node.get("/ready").0, 200, "nothing is lost, and orders are taken");
     std::fs::remove_file(&archive).unwrap();
     let row = node.partition_when(TRADING, |row| {
-        row["is_archive_failing"] == false && row["commands_from"].as_u64() > Some(1)
+        row["is_archive_failing"] == false && row["archived_bytes"].as_u64() > Some(0)
     });
     assert!(row["archived_bytes"].as_u64().unwrap() > 0, "{row}");
     let said = home.said();
