@@ -21,7 +21,7 @@ use super::{Gateway, Port};
 const STREAMS_MAX: usize = 256;
 /// The number of records by which all streams that are behind advance in one cycle, including
 /// skipped records of other firms.
-const STEPS_MAX: u64 = 128;
+const STEPS_MAX: u64 = 512;
 /// The cost in records of a stream's first record in a cycle: it has to be located.
 const SEEK_STEPS: u64 = 64;
 

@@ -142,7 +142,7 @@ pub struct RecoveredPartition {
     first_event: u64,
     event_count: u64,
     /// True when a view asked for an epoch.
-    wants_epoch: bool,
+    epoch_wanted_by: Vec<&'static str>,
     dirs: PartitionDirs,
 }
 
@@ -371,7 +371,7 @@ impl FoundDirectory {
             holds: Holds::default(),
             events: rebuilt.events,
             first_event,
-            wants_epoch: false,
+            epoch_wanted_by: Vec::new(),
             dirs,
         })
     }
@@ -495,26 +495,37 @@ impl RecoveredPartition {
 
     /// Asks for an epoch of the log although nothing is lost, for a view that gives other places to
     /// its contents from now on. Returns false where the present epoch is that one already: it
-    /// began at a start that failed later, and has no command. The view's contents then get the
-    /// places that they had at that start.
+    /// began for this view, and has no command. The view's contents then get the places that they
+    /// had at that start; those of another view were not made anew in it.
     ///
     /// # Errors
     /// When the note of that start cannot be read.
-    pub fn want_epoch(&mut self) -> anyhow::Result<bool> {
+    pub fn want_epoch(&mut self, view: &'static str) -> anyhow::Result<bool> {
         let file = self.dirs.view_epoch();
-        let is_begun = match std::fs::read(&file) {
-            Ok(note) => note == self.epoch_note().as_bytes(),
-            Err(error) if error.kind() == ErrorKind::NotFound => false,
+        let note = match std::fs::read_to_string(&file) {
+            Ok(note) => note,
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error).with_context(|| file.display().to_string()),
         };
-        self.wants_epoch = !is_begun;
-        Ok(self.wants_epoch)
+        let views = note.strip_prefix(&self.epoch_note());
+        let is_begun = views.is_some_and(|views| views.lines().any(|line| line == view));
+        if !is_begun {
+            self.epoch_wanted_by.push(view);
+        }
+        Ok(!is_begun)
     }
 
-    /// Returns the note of an epoch that began for a view, at the log's present end.
+    /// Returns true when a view asked for an epoch that has not begun.
+    #[must_use]
+    pub fn wants_epoch(&self) -> bool {
+        !self.epoch_wanted_by.is_empty()
+    }
+
+    /// Returns the head of the note of an epoch that began for views, at the log's present end; the
+    /// names of the views follow, each on a line.
     fn epoch_note(&self) -> String {
         let (log_id, position) = (self.log.log_id(), self.engine.position());
-        format!("weir view-epoch 1\n{log_id:032x} {} {}\n", self.epoch.0, position.0)
+        format!("weir view-epoch 2\n{log_id:032x} {} {}\n", self.epoch.0, position.0)
     }
 
     /// Begins the epoch that a view asked for, if one did: when all views are there, because a log
@@ -524,14 +535,16 @@ impl RecoveredPartition {
     /// # Errors
     /// When the log or the note cannot be written.
     pub fn begin_wanted_epoch(&mut self) -> anyhow::Result<()> {
-        if !std::mem::take(&mut self.wants_epoch) {
+        let views = std::mem::take(&mut self.epoch_wanted_by);
+        if views.is_empty() {
             return Ok(());
         }
         let last_valid = self.engine.position();
         self.epoch = self.log.begin_epoch().context("an epoch of the command log")?;
         self.tail.end_epoch(last_valid, self.epoch, self.event_count + 1);
         let file = self.dirs.view_epoch();
-        weir_io::durable::write_file(&file, self.epoch_note().as_bytes(), 0o600)
+        let note = format!("{}{}\n", self.epoch_note(), views.join("\n"));
+        weir_io::durable::write_file(&file, note.as_bytes(), 0o600)
             .with_context(|| file.display().to_string())
     }
 
@@ -613,15 +626,18 @@ impl RecoveredPartition {
         let open = |dir: PathBuf| -> OpenDir<ThreadDisk> {
             Box::new(move || ThreadDisk::open(&dir, None))
         };
-        let dir = archive::dir_of(&to.dir, self.log.log_id());
+        let (root, dir) = (to.dir.clone(), archive::dir_of(&to.dir, self.log.log_id()));
         ArchiveAgent::new(ArchiveParts {
             partition_id: self.partition_id,
             commands: open(self.dirs.commands()),
             events: open(self.dirs.events()),
             archive: Box::new(move || {
-                let created = weir_io::durable::create_dir(&dir);
-                let (action, name) = (DiskAction::Open, dir.display().to_string());
-                created.map_err(|error| DiskError::from_system(action, &name, &error))?;
+                let fault = |path: &Path, error: std::io::Error| {
+                    DiskError::from_system(DiskAction::Open, &path.display().to_string(), &error)
+                };
+                // Never made here: a disk that is not mounted would be another, and a full one.
+                std::fs::read_dir(&root).map_err(|error| fault(&root, error))?;
+                weir_io::durable::create_dir(&dir).map_err(|error| fault(&dir, error))?;
                 let mut disk = ThreadDisk::open(&dir, None)?;
                 disk.lock()?;
                 Ok(disk)

@@ -28,13 +28,13 @@ fn a_start_that_fails_leaves_no_epoch_that_a_view_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..3 {
         let mut failed = start(dir.path());
-        assert!(failed.want_epoch().unwrap());
+        assert!(failed.want_epoch("a view").unwrap());
         assert_eq!((failed.epoch, failed.log.epoch()), (Epoch(1), Epoch(1)));
     }
     let mut begun = start(dir.path());
     begun.begin_wanted_epoch().unwrap();
     assert_eq!(begun.epoch, Epoch(1), "none was asked for");
-    assert!(begun.want_epoch().unwrap());
+    assert!(begun.want_epoch("a view").unwrap());
     begun.begin_wanted_epoch().unwrap();
     begun.begin_wanted_epoch().unwrap();
     assert_eq!((begun.epoch, begun.log.epoch()), (Epoch(2), Epoch(2)), "one");
@@ -47,20 +47,26 @@ fn starts_that_fail_after_their_epoch_has_begun_leave_one() {
     let dir = tempfile::tempdir().unwrap();
     for attempt in 0..3 {
         let mut failed = start(dir.path());
-        assert_eq!(failed.want_epoch().unwrap(), attempt == 0);
+        assert_eq!(failed.want_epoch("a view").unwrap(), attempt == 0);
         failed.begin_wanted_epoch().unwrap();
         assert_eq!((failed.epoch, failed.log.epoch()), (Epoch(2), Epoch(2)));
     }
+    // It began for that view: another one has its contents at the places of before.
+    let mut begun = start(dir.path());
+    assert!(!begun.wants_epoch());
+    assert!(begun.want_epoch("another view").unwrap() && begun.wants_epoch());
+    assert!(!begun.want_epoch("a view").unwrap() && begun.wants_epoch());
+    drop(begun);
     // Another epoch, and one of another log, is not the one that began then.
     let mut another = start(dir.path());
     another.epoch = Epoch(3);
-    assert!(another.want_epoch().unwrap());
+    assert!(another.want_epoch("a view").unwrap());
     drop(another);
     let other = tempfile::tempdir().unwrap();
     drop(start(other.path()));
     let note = |node_dir: &Path| PartitionDirs::new(node_dir, PartitionId(1)).view_epoch();
     std::fs::copy(note(dir.path()), note(other.path())).unwrap();
-    assert!(start(other.path()).want_epoch().unwrap());
+    assert!(start(other.path()).want_epoch("a view").unwrap());
 }
 
 #[test]

@@ -31,6 +31,8 @@ struct Backend {
     aside_until: Nanos,
     epoch: Option<Epoch>,
     head: ChangeId,
+    /// The log that its last answer showed.
+    log: SourceLog,
     asked_count: u32,
     fault_count: u32,
     last_fault: Option<BackendFault>,
@@ -105,6 +107,7 @@ impl Pool {
             aside_until: Nanos(0),
             epoch: None,
             head: ChangeId::START,
+            log: SourceLog::NONE,
             asked_count: 0,
             fault_count: 0,
             last_fault: None,
@@ -187,7 +190,8 @@ impl Pool {
         is_newer
     }
 
-    /// Compares the log that an answer shows with that of the source, which is the master's:
+    /// Compares the log that an answer shows with that of the source, which is the master's, or
+    /// that of the first that answered where the router has no master of the source:
     ///
     /// ```text
     /// the answer    | the source's log is    | the log
@@ -196,21 +200,31 @@ impl Pool {
     ///               |                        | or its source has no log of its own
     /// of the master | any                    | is the answer's from now on
     /// of a replica  | not known, or the same | is the answer's
-    /// of a replica  | another                | stays, and the replica is at fault
+    /// of a replica  | another                | stays, and the replica is at fault; without a
+    ///               |                        | master, only while another that serves showed it
     /// ```
+    /// Replicas alone can all go over to a new exchange.
+    ///
     /// Returns true when the source has another log than before.
     pub(super) fn heard_log(
         &mut self,
         id: BackendId,
         log: SourceLog,
     ) -> Result<bool, BackendFault> {
+        if log.is_none() {
+            return Ok(false);
+        }
+        self.get_mut(id).log = log;
         let BackendInfo { source: source_id, role, .. } = self.get(id).info;
-        let source = self.sources.iter_mut().find(|source| source.id == source_id);
-        let Some(source) = source.filter(|_| !log.is_none()) else { return Ok(false) };
-        let before = source.log;
-        if role == BackendRole::Replica && is_other_log(before, log) {
+        let Some(before) = self.source(source_id).map(|source| source.log) else {
+            return Ok(false);
+        };
+        let is_other = role == BackendRole::Replica && is_other_log(before, log);
+        if is_other && self.keeps_log(source_id, before) {
             return Err(BackendFault::OtherLog);
         }
+        let source = self.sources.iter_mut().find(|source| source.id == source_id);
+        let source = source.expect("it was found");
         source.log = log;
         if before == log || before.is_none() {
             return Ok(false);
@@ -218,6 +232,14 @@ impl Pool {
         // Nothing is known of the new log's progress.
         (source.epoch, source.head) = (Epoch(0), ChangeId::START);
         Ok(true)
+    }
+
+    /// True while a source's log is `log` whatever a replica shows: a master of it is known, or a
+    /// backend that serves has shown that log.
+    fn keeps_log(&self, source: PartitionId, log: SourceLog) -> bool {
+        self.backends.iter().filter(|of| of.info.source == source && !of.is_removed).any(|of| {
+            of.info.role == BackendRole::Master || (of.health == Health::Up && of.log == log)
+        })
     }
 
     /// Returns a place that an answer shows a backend to have, or a later one that it showed before

@@ -282,6 +282,43 @@ fn a_reader_that_another_exchange_served_begins_again_when_the_master_is_heard_o
     assert_eq!(next[0].header.reason, Reason::ResyncEpoch);
 }
 
+/// Replicas behind a router that has no master may all go over to a new exchange.
+#[test]
+fn replicas_without_a_master_take_the_router_over_to_a_new_log() {
+    let (old, new) = (SourceLog(7), SourceLog(8));
+    let mut router = Router::new(RouterConfig::default(), sealer(1));
+    let mut remote = Remote::default();
+    for _ in 0..2 {
+        let store = OrderStore::new(StoreConfig::new(SOURCE, Epoch(3)));
+        let desk = add(&mut router, &mut remote, BackendRole::Replica, store);
+        desk.store_mut().set_log(old);
+        feed_to(desk, 4);
+    }
+    let mut now = Nanos(MS);
+    let probe = |router: &mut Router, remote: &mut Remote, id, now| {
+        let _ = router.poll(now, remote, &mut Sink::default());
+        router.probe(id, now, remote);
+        remote.pump_any(router, now)
+    };
+    for id in [BackendId(0), BackendId(1)] {
+        assert!(probe(&mut router, &mut remote, id, now).iter().all(|(_, taken)| taken.is_ok()));
+    }
+    let first = answers(&mut router, &mut remote, Entitlement::all(), &[]);
+    assert_eq!(first[0].rows.len(), 4);
+    // One that goes over is put aside while the other has the log, and is the source's when both
+    // have gone.
+    remote.desks[0].1.store_mut().set_log(new);
+    let judged = probe(&mut router, &mut remote, BackendId(0), now);
+    assert!(judged.iter().any(|(_, taken)| *taken == Err(BackendFault::OtherLog)), "{judged:?}");
+    remote.desks[1].1.store_mut().set_log(new);
+    now = Nanos(now.0 + RouterConfig::default().aside_max.0);
+    let judged = probe(&mut router, &mut remote, BackendId(1), now);
+    assert!(judged.iter().all(|(_, taken)| taken.is_ok()), "{judged:?}");
+    now = Nanos(now.0 + RouterConfig::default().aside_max.0);
+    probe(&mut router, &mut remote, BackendId(0), now);
+    assert!(states(&router).iter().all(|state| state.health == Health::Up));
+}
+
 /// Fetches as `entitlement` from `token` and runs everything that needs no time. A store of another
 /// log than the master's may be asked in vain before.
 fn answers(

@@ -15,7 +15,7 @@ use weir_gateway::Gateway;
 use weir_gateway::checkpoint::CheckpointAgent;
 use weir_io::{ThreadDisk, WakeFd};
 use weir_log::SequencedLog as _;
-use weir_orderstate::cold::ColdAgent;
+use weir_orderstate::cold::{ColdAgent, ends};
 use weir_orderstate::ingest::IngestAgent;
 use weir_orderstate::replica::ReplicaAgent;
 use weir_orderstate::router::Reload;
@@ -32,6 +32,7 @@ use weir_types::{PartitionId, Position};
 use weir_web::WebServer;
 
 use super::assembly::Assembly;
+use super::cold::log_end;
 use super::doors::OuterDoor;
 use super::gateway::{GatewayStart, WebSide, port_of};
 use super::operator::bootstrap;
@@ -223,11 +224,22 @@ impl<'a> Builder<'a> {
         ReaderPorts::new(gateway, self.web.port.take())
     }
 
+    /// Begins the epochs that views asked for. The end of the one before is kept first: an archive
+    /// of orders needs it at later starts, when the events around it may be gone. A line of it
+    /// without an epoch behind says nothing.
+    fn begin_wanted_epochs(&mut self) -> anyhow::Result<()> {
+        for one in self.recovered.iter_mut().filter(|one| one.wants_epoch()) {
+            ends::add_end(one.epoch, log_end(one), &self.parts.past_ends_file(one))?;
+            one.begin_wanted_epoch()?;
+        }
+        Ok(())
+    }
+
     /// Starts the threads of the node with a role's views.
     pub(super) fn start(mut self, mut views: Views) -> anyhow::Result<Node> {
         // Only now, when all views are there: a start that fails before leaves no epoch behind, and
         // one that fails later the one that it asked for.
-        self.recovered.iter_mut().try_for_each(RecoveredPartition::begin_wanted_epoch)?;
+        self.begin_wanted_epochs()?;
         let Builder { mut parts, mut probes, mut notes, web, .. } = self;
         let (config, tls) = (parts.config, parts.tls.clone());
         let figures = self.recovered.iter().map(|one| parts.figures(one)).collect();

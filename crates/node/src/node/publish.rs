@@ -31,6 +31,8 @@ use crate::config::MarketPublisherSection;
 
 /// The name under which the status shows what the publisher holds.
 const PUBLISHER: &str = "market publisher";
+/// The events that are read at a time to find one with public content.
+const BLOCK: u64 = 4_096;
 
 /// The parts of a node that publish its market.
 #[derive(Default)]
@@ -162,8 +164,8 @@ fn beginning(
     if first == 1 {
         return Ok(None);
     }
-    // An earlier start may have begun the epoch: its session had the same messages.
-    trading.want_epoch()?;
+    // An earlier start may have begun the epoch for this: its session had the same messages.
+    trading.want_epoch(PUBLISHER)?;
     notes.push(format!(
         "market publisher: events before {first} are gone and no checkpoint is of use: it begins \
          anew with the engine's book, in a session of its own"
@@ -185,16 +187,23 @@ fn beginning(
 /// the engine's book then has the times of one that begins behind all events.
 fn newest_published(trading: &RecoveredPartition) -> Option<Nanos> {
     let mut events = trading.reader(PUBLISHER);
-    let mut record = Vec::new();
-    for number in (events.next_record()..=trading.event_count()).rev() {
-        if events.read_at(number, &mut record) != PastRead::Found {
-            return None;
+    let (first, mut record) = (events.next_record(), Vec::new());
+    let mut end = trading.event_count() + 1;
+    // Files are read forward: a step back is another search.
+    while end > first {
+        let begin = end.saturating_sub(BLOCK).max(first);
+        let mut newest = None;
+        for number in begin..end {
+            if events.read_at(number, &mut record) != PastRead::Found {
+                return None;
+            }
+            let event = Event::decode(&record).expect("the event log holds our own messages");
+            newest = published_time(trading.partition_id, &event).or(newest);
         }
-        let event = Event::decode(&record).expect("the event log holds our own messages");
-        let time = published_time(trading.partition_id, &event);
-        if time.is_some() {
-            return time;
+        if newest.is_some() {
+            return newest;
         }
+        end = begin;
     }
     None
 }

@@ -1,13 +1,12 @@
 //! The order stores of a node at work: the delivery agent with its sources, and the agent that
 //! follows another node's.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
 use weir_log::SequencedLog as _;
 use weir_orderstate::agent::{DeliveryAgent, DeliveryParts};
-use weir_orderstate::cold::{ArchiveSender, ends};
+use weir_orderstate::cold::ArchiveSender;
 use weir_orderstate::ingest::{IngestAgent, IngestPort};
 use weir_orderstate::markets::MarketState;
 use weir_orderstate::replica::{ReplicaAgent, ReplicaParts, UpdatePort, follow_to_store};
@@ -23,9 +22,11 @@ use weir_wire::session::ApiKey;
 
 use super::assembly::Assembly;
 use super::builder::{Builder, Views};
-use super::cold::log_end;
 use super::doors::OuterDoor;
 use crate::config::SourceSection;
+
+/// The name under which the status shows what the own order store holds.
+const OWN_STORE: &str = "order store";
 
 /// The agent that outside cores connect to, and the store's end of its ring.
 pub(super) type Ingest = Option<(OuterDoor<IngestAgent>, IngestPort)>;
@@ -82,11 +83,11 @@ impl Builder<'_> {
             log: trading.figures.clone(),
             settings: section.settings(own_id, None),
             older_upto: cold.as_ref().map(ArchiveSender::fed),
-            events: trading.reader("order store"),
+            events: trading.reader(OWN_STORE),
             event_count: trading.event_count(),
             log_id: trading.log.log_id(),
             snapshot_every: section.snapshot_every_bytes,
-            engine: begin_with_engine(parts.past_ends_file(trading), trading),
+            engine: begin_with_engine(trading),
         });
         let (agent, kept) = DeliveryAgent::new(DeliveryParts {
             ports,
@@ -109,18 +110,12 @@ impl Builder<'_> {
 }
 
 /// Returns the beginning of an order store with the engine's state, and asks for an epoch of the
-/// log, which begins when all views are there, unless a start that failed later has begun it. The
-/// end of the epoch before is kept first: an archive needs it at later starts, when the events
-/// around it may be gone.
+/// log, which begins when all views are there, unless a start that failed later has begun it.
 fn begin_with_engine(
-    past_ends: PathBuf,
     trading: &mut RecoveredPartition,
 ) -> Box<dyn FnMut() -> anyhow::Result<EngineState> + '_> {
     Box::new(move || {
-        let begins_epoch = trading.want_epoch()?;
-        if begins_epoch {
-            ends::add_end(trading.epoch, log_end(trading), &past_ends)?;
-        }
+        let begins_epoch = trading.want_epoch(OWN_STORE)?;
         Ok(EngineState { begins_epoch, ..engine_state(trading) })
     })
 }

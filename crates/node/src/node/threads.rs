@@ -175,12 +175,14 @@ impl Assembly<'_> {
         let background = views.publisher.threads.into_iter().chain(self.cold_thread(views.cold));
         let background = background.chain(views.replica.map(|agent| self.replica_thread(agent)));
         let background = background.chain([common.keeper, common.shadows, common.checkpoints]);
-        let background = background.chain(common.archive);
         let background = background.chain(views.writer.map(store_snapshots));
         for runner in background.chain(std::mem::take(&mut self.market_runners)) {
             threads.push(runner.start()?);
         }
-        // It may wait for a disk, and nothing is lost with it.
+        // These may wait for a disk, and nothing is lost with them.
+        if let Some(archive) = common.archive {
+            threads.push(archive.start()?);
+        }
         let beat = self.health.watch_file_thread("history");
         threads.push(common.history.with_beat(beat).start()?);
         Ok(())

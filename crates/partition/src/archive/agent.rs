@@ -133,7 +133,8 @@ impl<L: Disk, A: Disk> ArchiveAgent<L, A> {
         for log in &mut self.logs {
             let kind = log.kind;
             let wanted = self.places.wanted(kind);
-            if wanted <= self.places.stored(kind) {
+            // Where both are one, a segment with marks alone may begin there too.
+            if wanted < self.places.stored(kind) {
                 continue;
             }
             let names = log.unstored()?;

@@ -50,8 +50,12 @@ impl ArchiveGate {
         let may_give_up = now >= *self.may_give_up_at.get_or_insert(pause_ends);
         self.places.want(kind, free.before);
         let stored = self.places.stored(kind);
-        if stored >= free.before || plant::is(Plant::RemovedUnstored) {
+        if plant::is(Plant::RemovedUnstored) || stored > free.before {
             return Passed { upto: free.before, waiting_bytes: 0, lost_bytes: 0 };
+        }
+        if stored == free.before {
+            let upto = last_whole(segments, stored);
+            return Passed { upto, waiting_bytes: 0, lost_bytes: 0 };
         }
         let waits = |segment: &RetainedSegment| {
             segment.first_position >= stored && segment.first_position < free.before
@@ -93,4 +97,32 @@ pub(crate) struct LogAtGate<'a> {
 fn last_whole(segments: &[RetainedSegment], stored: Position) -> Position {
     let sharing = segments.iter().filter(|segment| segment.first_position == stored).count();
     if sharing > 1 { Position(stored.0 - 1) } else { stored }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_with_marks_alone_stays_until_the_archive_has_passed_it() {
+        let segment = |first| RetainedSegment {
+            first_position: Position(first),
+            bytes: 100,
+            log_time_before: Nanos(0),
+        };
+        // The second one has no entry, so that the third begins where it does.
+        let segments = [1, 10, 10, 20].map(segment);
+        let places = ArchivePlaces::default();
+        let mut gate = ArchiveGate::new(places.clone(), None);
+        let kind = SegmentKind::Command;
+        let free = Surplus { before: Position(10), bytes: 0, held_bytes: 0 };
+        let upto = |gate: &mut ArchiveGate| {
+            gate.pass(LogAtGate { kind, segments: &segments, free }, Nanos(0)).upto
+        };
+        assert_eq!(upto(&mut gate), Position(0));
+        places.tell_stored(kind, Position(10));
+        assert_eq!(upto(&mut gate), Position(9), "nobody knows whether the second one is stored");
+        places.tell_stored(kind, Position(20));
+        assert_eq!(upto(&mut gate), Position(10));
+    }
 }

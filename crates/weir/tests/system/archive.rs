@@ -123,9 +123,8 @@ fn check_faults(home: &Home, archive: &Path) {
 #[test]
 fn an_archive_that_cannot_be_written_holds_segments_and_is_told_until_it_can() {
     let dir = tempfile::tempdir().unwrap();
-    // A file where the directory is to be, like a disk that is not mounted.
+    // A directory that is not there: its disk is not mounted.
     let archive = dir.path().join("archive");
-    std::fs::write(&archive, "").unwrap();
     let (home, node) = market("os", &format!("{SMALL}archive = {archive:?}\n"));
     let mut next = 1;
     let is_held = |row: &Value| row["is_archive_failing"] == true && row["held_by"] == "archive";
@@ -146,7 +145,8 @@ fn an_archive_that_cannot_be_written_holds_segments_and_is_told_until_it_can() {
     let (_, metrics) = node.get("/metrics");
     assert!(metrics.contains("weir_partition_archive_failing{partition=\"1\"} 1"), "{metrics}");
     assert_eq!(node.get("/ready").0, 200, "nothing is lost, and orders are taken");
-    std::fs::remove_file(&archive).unwrap();
+    assert!(!archive.exists(), "nothing is stored below the place where a disk is mounted");
+    std::fs::create_dir(&archive).unwrap();
     let row = node.partition_when(TRADING, |row| {
         row["is_archive_failing"] == false && row["events_from"].as_u64() > Some(1)
     });
