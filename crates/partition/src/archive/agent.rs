@@ -134,7 +134,7 @@ impl<L: Disk, A: Disk> ArchiveAgent<L, A> {
             let kind = log.kind;
             let wanted = self.places.wanted(kind);
             // Where both are one, a segment with marks alone may begin there too.
-            if wanted < self.places.stored(kind) {
+            if wanted == Position::NONE || wanted < self.places.stored(kind) {
                 continue;
             }
             let names = log.unstored()?;
