@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use weir_io::{Disk, RealDisk, ThreadDisk};
 use weir_log::tail::TailHandle;
-use weir_probe::thread::{Share, ask_for, can_ask_back};
+use weir_probe::thread::{Hurried, HurriedHere, Share, ask_for, can_ask_back};
 use weir_runtime::Agent;
 use weir_types::{Nanos, Position};
 
@@ -35,11 +35,13 @@ const RETENTION_INTERVAL: u64 = 10_000_000_000;
 /// The scheduling class of a shadow that may not leave the idle class again.
 const MODEST_SHARE: Share = Share::Fair { niceness: 10 };
 
+/// The share with which a shadow's thread starts. It asks for less when others can hurry it.
+pub const SHARE_AT_START: Share = MODEST_SHARE;
+
 /// Returns the shadow's scheduling class. Snapshots are not urgent, so it gets idle time only, if
 /// the system lets it take more when it has to hurry (`RLIMIT_NICE` at 20 or `CAP_SYS_NICE`). On
 /// busy cores a reader would else wait for it without an end.
-#[must_use]
-pub fn share() -> Share {
+fn share() -> Share {
     if can_ask_back() { Share::Leftover } else { MODEST_SHARE }
 }
 
@@ -55,7 +57,7 @@ enum Hurry {
     No,
     /// It is a snapshot interval behind: the next start would have to apply the backlog.
     Late,
-    /// A reader waits for events that only the shadow writes.
+    /// A reader waits for events that only the shadow writes, or the node's end waits for it.
     Wanted,
 }
 
@@ -67,6 +69,16 @@ impl Hurry {
             Hurry::Wanted => Share::Fair { niceness: 0 },
         }
     }
+}
+
+/// The thread of a shadow's cycles.
+enum ShadowThread {
+    /// Somebody else's, as in a simulation: its share is not the shadow's to choose.
+    Lent,
+    /// Its own, before its first cycle.
+    NotEntered,
+    /// Its own. Readers hurry it: in the idle class it does not run in time to see that they wait.
+    Entered(HurriedHere),
 }
 
 /// The work of the shadow that fails.
@@ -120,6 +132,8 @@ pub struct ShadowAgent<C: Disk = ThreadDisk, E = RealDisk, S = ThreadDisk> {
     /// True while segments go that the archive has not stored.
     is_losing: bool,
     hurry: Hurry,
+    thread: ShadowThread,
+    is_stopping: bool,
 }
 
 impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
@@ -149,7 +163,18 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             troubles: Vec::new(),
             is_losing: false,
             hurry: Hurry::No,
+            thread: ShadowThread::Lent,
+            is_stopping: false,
         }
+    }
+
+    /// Asks the system for the share that it needs at a time, for its thread, which started with
+    /// [`SHARE_AT_START`].
+    #[must_use]
+    pub fn scheduled(mut self) -> ShadowAgent<C, E, S> {
+        self.thread = ShadowThread::NotEntered;
+        self.hurry = Hurry::Late;
+        self
     }
 
     /// Removes what is over these limits and not needed.
@@ -172,11 +197,12 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
         // SYNC: pairs with the partition's store; its log may be synced further by now.
         self.shadow.note_synced(Position(counters.synced.load(Ordering::Relaxed)));
         counters.event_wanted_in_files.store(self.tail.wanted_in_files(), Ordering::Relaxed);
+        // First, for it must hurry too when what follows fails.
+        self.hurry_as_needed(committed.0.saturating_sub(self.shadow.position().0));
         let applied = self.shadow.follow(committed, APPLY_MAX, now)?;
         self.write_wanted()?;
         self.tell_written();
         let position = self.shadow.position().0;
-        self.hurry_as_needed(committed.0.saturating_sub(position));
         let is_due = position >= self.snapshot_at && now >= self.snapshot_due;
         if is_due && !self.is_proving {
             self.snapshot_due = Nanos(now.0 + SNAPSHOT_RETRY);
@@ -290,26 +316,54 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
 
     /// Asks for the share that the thread's shadows need now.
     fn hurry_as_needed(&mut self, behind: u64) {
+        let mut was_hurried = self.enter_thread();
+        loop {
+            let hurry = self.needed_hurry(behind);
+            if hurry == self.hurry && !was_hurried {
+                return;
+            }
+            was_hurried = false;
+            let before = std::mem::replace(&mut self.hurry, hurry);
+            if matches!(self.thread, ShadowThread::Lent) {
+                return;
+            }
+            HURRIES.with_borrow_mut(|hurries| {
+                if let Some(at) = hurries.iter().position(|one| *one == before) {
+                    hurries.swap_remove(at);
+                }
+                hurries.push(hurry);
+                let most = hurries.iter().copied().max().unwrap_or(Hurry::No);
+                // Without the right to more it keeps its class.
+                let _ = ask_for(most.share());
+            });
+            // Again: a reader may have hurried this thread before it asked for less.
+        }
+    }
+
+    fn needed_hurry(&self, behind: u64) -> Hurry {
         let limit =
             if self.hurry == Hurry::No { self.every_commands } else { self.every_commands / 2 };
-        let hurry = match () {
+        match () {
+            // The node's end waits for it.
+            () if self.is_stopping => Hurry::Wanted,
             () if self.tail.wanted_in_files() > self.written => Hurry::Wanted,
             () if behind >= limit => Hurry::Late,
             () => Hurry::No,
-        };
-        if hurry == self.hurry {
-            return;
         }
-        let before = std::mem::replace(&mut self.hurry, hurry);
-        HURRIES.with_borrow_mut(|hurries| {
-            if let Some(at) = hurries.iter().position(|one| *one == before) {
-                hurries.swap_remove(at);
+    }
+
+    /// Returns true when a reader has hurried this thread; the first call tells them which it is.
+    fn enter_thread(&mut self) -> bool {
+        match &self.thread {
+            ShadowThread::Lent => false,
+            ShadowThread::NotEntered => {
+                let hurried = Arc::new(Hurried::default());
+                self.thread = ShadowThread::Entered(hurried.enter());
+                self.tail.on_want_in_files(Box::new(move || hurried.hurry()));
+                false
             }
-            hurries.push(hurry);
-            let most = hurries.iter().copied().max().unwrap_or(Hurry::No);
-            // Without the right to more it keeps its class.
-            let _ = ask_for(most.share());
-        });
+            ShadowThread::Entered(here) => here.take_hurried(),
+        }
     }
 
     /// Takes a snapshot at the end of the log, which the partition has written when its shadow is
@@ -436,6 +490,7 @@ impl<C: Disk + Send, E: Disk + Send, S: Disk + Send> Agent for ShadowAgent<C, E,
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
+        self.is_stopping = true;
         let more = self.try_work(now).and_then(|applied| self.has_more(applied));
         match more {
             Ok(true) => return false,

@@ -117,9 +117,16 @@ pub(crate) fn usable_cores() -> io::Result<Vec<usize>> {
     Ok((0..libc::CPU_SETSIZE as usize).filter(usable).collect())
 }
 
-/// Sets the policy and nice level of the calling thread among ordinary threads.
+/// Returns the system's number of the calling thread.
 #[cfg(not(loom))]
-pub(crate) fn schedule(policy: libc::c_int, niceness: i32) -> io::Result<()> {
+pub(crate) fn thread_id() -> libc::pid_t {
+    // SAFETY: the call has no arguments and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Sets the policy and nice level of a thread among ordinary threads; 0 is the calling one.
+#[cfg(not(loom))]
+pub(crate) fn schedule(thread: libc::pid_t, policy: libc::c_int, niceness: i32) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: policy as u32,
@@ -130,9 +137,9 @@ pub(crate) fn schedule(policy: libc::c_int, niceness: i32) -> io::Result<()> {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: thread 0 is the caller; the attributes are valid, live through the call and contain
-    // their own size.
-    let code = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    // SAFETY: a number that is no thread's is refused; the attributes are valid, live through the
+    // call and contain their own size.
+    let code = unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attributes, 0) };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -6,6 +6,8 @@
 //! more.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::sys;
 
@@ -46,9 +48,66 @@ pub enum Share {
 /// Fails when the system refuses: going back to a larger share needs a privilege, and a sandbox may
 /// forbid the call.
 pub fn ask_for(share: Share) -> io::Result<()> {
+    ask_for_thread(0, share)
+}
+
+fn ask_for_thread(thread: libc::pid_t, share: Share) -> io::Result<()> {
     match share {
-        Share::Fair { niceness } => sys::schedule(libc::SCHED_OTHER, niceness),
-        Share::Leftover => sys::schedule(libc::SCHED_IDLE, 0),
+        Share::Fair { niceness } => sys::schedule(thread, libc::SCHED_OTHER, niceness),
+        Share::Leftover => sys::schedule(thread, libc::SCHED_IDLE, 0),
+    }
+}
+
+/// A thread with less than its usual share that others may hurry. On busy cores it would see only
+/// after many seconds that somebody waits for it, since it does not run until then.
+#[derive(Debug, Default)]
+pub struct Hurried {
+    /// The system's number of the thread; zero for none.
+    thread: AtomicI32,
+    was_hurried: AtomicBool,
+}
+
+impl Hurried {
+    /// Makes the calling thread the one that is hurried, until the returned value is dropped.
+    /// Called before the thread asks for less.
+    #[must_use]
+    pub fn enter(self: &Arc<Self>) -> HurriedHere {
+        // SYNC: a number alone; it orders nothing.
+        self.thread.store(sys::thread_id(), Ordering::Relaxed);
+        HurriedHere(Arc::clone(self))
+    }
+
+    /// Gives the thread a share like any other's. Called by any thread; without the right to do so
+    /// the thread keeps its share.
+    pub fn hurry(&self) {
+        // SYNC: a number alone; it orders nothing.
+        let thread = self.thread.load(Ordering::Relaxed);
+        if thread != 0 {
+            let _ = ask_for_thread(thread, Share::Fair { niceness: 0 });
+            // SYNC: pairs with the swap in `take_hurried`. It follows the request, so the thread
+            // does not miss one that comes after its own request for less.
+            self.was_hurried.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// The thread's own end of [`Hurried`]: while it lives, the thread is hurried.
+#[derive(Debug)]
+pub struct HurriedHere(Arc<Hurried>);
+
+impl HurriedHere {
+    /// Returns true once after the thread was hurried: it may ask for less again.
+    #[must_use]
+    pub fn take_hurried(&self) -> bool {
+        // SYNC: pairs with the store in `hurry`.
+        self.0.was_hurried.swap(false, Ordering::Acquire)
+    }
+}
+
+impl Drop for HurriedHere {
+    fn drop(&mut self) {
+        // SYNC: a number alone; it orders nothing.
+        self.0.thread.store(0, Ordering::Relaxed);
     }
 }
 
@@ -76,6 +135,24 @@ mod tests {
         // proc_pid_stat(5): field 19 is the nice level, field 41 the policy; `fields` begins with
         // field 3.
         (fields[41 - 3].parse().expect("a number"), fields[19 - 3].parse().expect("a number"))
+    }
+
+    #[test]
+    fn a_thread_of_leftovers_is_hurried_by_another_that_waits_for_it() {
+        let hurried = Arc::new(Hurried::default());
+        let here = hurried.enter();
+        assert!(!here.take_hurried());
+        ask_for(Share::Leftover).unwrap();
+        std::thread::scope(|scope| scope.spawn(|| hurried.hurry()).join().unwrap());
+        let policy = if can_ask_back() { libc::SCHED_OTHER } else { libc::SCHED_IDLE };
+        assert_eq!(policy_and_niceness().0, policy as u64);
+        assert!(here.take_hurried());
+        assert!(!here.take_hurried(), "told once");
+
+        drop(here);
+        ask_for(Share::Leftover).unwrap();
+        hurried.hurry();
+        assert_eq!(policy_and_niceness().0, libc::SCHED_IDLE as u64, "it is nobody's thread");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use weir_io::{Turn, Turns, net};
-use weir_probe::thread::{self, Share};
+use weir_probe::thread::{self, Hurried, Share};
 use weir_types::Nanos;
 
 use crate::cycle_clock::{Compared, CycleClock, is_news};
@@ -180,6 +180,7 @@ pub struct Runner {
     agents: Vec<Box<dyn Agent>>,
     core: Option<usize>,
     share: Option<Share>,
+    hurried: Arc<Hurried>,
     gives_way: bool,
     beat: Option<Beat>,
     cycles: Option<Arc<CycleTimes>>,
@@ -204,6 +205,7 @@ impl Runner {
             agents: Vec::new(),
             core: None,
             share: None,
+            hurried: Arc::default(),
             gives_way: false,
             beat: None,
             cycles: None,
@@ -274,11 +276,12 @@ impl Runner {
     /// When the operating system refuses the thread or the waker.
     pub fn start(self) -> std::io::Result<RunningThread> {
         let (wake, stopping, name) = (self.wake.clone(), self.stopping.clone(), self.name);
+        let hurried = self.hurried.clone();
         if let Some(sockets) = &self.sockets {
             self.wake.set_waker(sockets.waker()?);
         }
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || self.run())?;
-        Ok(RunningThread { name, wake, stopping, thread: Some(thread) })
+        Ok(RunningThread { name, wake, stopping, hurried, thread: Some(thread) })
     }
 
     fn run(mut self) {
@@ -288,6 +291,7 @@ impl Runner {
             // An unpinned node is slower but correct.
             tracing::warn!(thread = self.name, core, %error, "cannot be pinned");
         }
+        let _here = self.share.map(|_| self.hurried.enter());
         if let Some(share) = self.share {
             // Without the privilege the thread has the default priority, which only costs speed.
             let _ = thread::ask_for(share);
@@ -442,6 +446,7 @@ pub struct RunningThread {
     name: &'static str,
     wake: Wake,
     stopping: Arc<AtomicBool>,
+    hurried: Arc<Hurried>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -458,12 +463,14 @@ impl RunningThread {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Requests the thread's end, without waiting.
+    /// Requests the thread's end, without waiting. A thread that asked for less than its share has
+    /// one like any other's from here on: its end is waited for, and on busy cores it may not run.
     pub fn ask_to_stop(&self) {
         // SYNC: pairs with the loads in `Runner::run` and `Runner::rest`.
         self.stopping.store(true, Ordering::Release);
         self.wake.shared.asleep.store(false, Ordering::Relaxed);
         self.wake.wake_now();
+        self.hurried.hurry();
     }
 
     /// Waits until the thread has ended.

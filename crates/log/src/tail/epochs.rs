@@ -15,7 +15,8 @@
 //!
 //! INVARIANT: ends are told in the order of their epochs, with the surviving parts of that time.
 
-use std::sync::PoisonError;
+use std::fmt;
+use std::sync::{OnceLock, PoisonError};
 
 use weir_types::{Epoch, Epochs, Position};
 
@@ -54,7 +55,20 @@ pub(super) struct TailEpochs {
     changes: AtomicU64,
     /// The newest record that a reader has waited for in the files.
     wanted_in_files: AtomicU64,
+    on_want: OnWant,
     table: Mutex<Table>,
+}
+
+/// A call at a reader's wait for a newer record than any before.
+pub type WantCall = Box<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct OnWant(OnceLock<WantCall>);
+
+impl fmt::Debug for OnWant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnWant").field(&self.0.get().is_some()).finish()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -71,7 +85,8 @@ impl TailEpochs {
     pub(super) fn new(epochs: Epochs<Position>, first: u64, ring: Arc<Shared>) -> TailEpochs {
         let behind = vec![first; epochs.ended().len()];
         let (changes, wanted_in_files) = (AtomicU64::new(0), AtomicU64::new(0));
-        TailEpochs { changes, wanted_in_files, table: Mutex::new(Table { epochs, behind, ring }) }
+        let table = Mutex::new(Table { epochs, behind, ring });
+        TailEpochs { changes, wanted_in_files, on_want: OnWant::default(), table }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -99,7 +114,15 @@ impl TailEpochs {
 
     pub(super) fn want_in_files(&self, record: u64) {
         // SYNC: a number alone; it orders nothing.
-        self.wanted_in_files.fetch_max(record, Ordering::Relaxed);
+        let before = self.wanted_in_files.fetch_max(record, Ordering::Relaxed);
+        if let Some(call) = self.on_want.0.get().filter(|_| record > before) {
+            call();
+        }
+    }
+
+    pub(super) fn on_want(&self, call: WantCall) {
+        let is_first = self.on_want.0.set(call).is_ok();
+        assert!(is_first, "files have one writer");
     }
 
     pub(super) fn wanted_in_files(&self) -> u64 {

@@ -39,7 +39,7 @@ mod loom_tests;
 mod tests;
 
 pub use epoch_reader::{EpochReader, ReadEvent, RecordRead, Records};
-pub use epochs::{EpochChange, EpochCursor};
+pub use epochs::{EpochChange, EpochCursor, WantCall};
 use epochs::{EpochEnding, TailEpochs};
 
 /// A record header's value that marks the rest of the segment as unused.
@@ -359,6 +359,15 @@ impl TailHandle {
     /// Says that a reader waits for a record that only the files can give it.
     pub fn want_in_files(&self, record: u64) {
         self.epochs.want_in_files(record);
+    }
+
+    /// Has this called, by the reader's thread, whenever a reader waits for a newer record than any
+    /// before. The writer of the files sets it, for it may not run often enough to look.
+    ///
+    /// # Panics
+    /// When it was set before: files have one writer.
+    pub fn on_want_in_files(&self, call: WantCall) {
+        self.epochs.on_want(call);
     }
 
     /// Returns the newest record that a reader has waited for in the files; zero for none.

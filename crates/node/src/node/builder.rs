@@ -249,7 +249,7 @@ impl<'a> Builder<'a> {
         let (mut partitions, mut shadows) = (Vec::<Box<dyn Agent>>::new(), shadows());
         let mut archives = Vec::new();
         for ((partition, background), sources) in split.into_iter().zip(self.sources) {
-            shadows = shadows.with_agent(background.shadow);
+            shadows = shadows.with_agent(background.shadow.scheduled());
             archives.extend(background.archive);
             partitions.push(Box::new(parts.partition(partition, sources, &mut probes)));
         }

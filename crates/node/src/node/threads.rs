@@ -267,13 +267,14 @@ pub(super) fn archive_thread(agents: Vec<ArchiveAgent>) -> Option<Runner> {
 
 /// Returns the thread of the partitions' shadow engines.
 pub(super) fn shadows() -> Runner {
-    background("shadows", shadow_agent::share())
+    background("shadows", shadow_agent::SHARE_AT_START)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
+    use weir_probe::thread::can_ask_back;
     use weir_types::Nanos;
 
     use super::*;
@@ -303,6 +304,56 @@ mod tests {
             self.ended.lock().unwrap().push(self.name);
             true
         }
+    }
+
+    /// An agent that ends once its thread has more than what others leave, or never had.
+    struct Hurried {
+        stops: Arc<Mutex<u32>>,
+    }
+
+    impl Hurried {
+        /// Enough for a machine under load; a test that fails takes two seconds.
+        const STOPS_MAX: u32 = 10_000;
+
+        fn takes_leftovers() -> bool {
+            const POLICY: usize = 41; // proc_pid_stat(5); behind the name begins the third field
+            const SCHED_IDLE: &str = "5"; // sched(7)
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let (_, fields) = stat.rsplit_once(')').unwrap();
+            fields.split_whitespace().nth(POLICY - 3) == Some(SCHED_IDLE)
+        }
+    }
+
+    impl Agent for Hurried {
+        fn name(&self) -> &'static str {
+            "hurried"
+        }
+
+        fn do_work(&mut self, _now: Nanos) -> usize {
+            0
+        }
+
+        fn next_deadline(&self, _now: Nanos) -> Option<Nanos> {
+            None
+        }
+
+        fn stop(&mut self, _now: Nanos) -> bool {
+            let mut stops = self.stops.lock().unwrap();
+            *stops += 1;
+            !Hurried::takes_leftovers() || *stops == Hurried::STOPS_MAX
+        }
+    }
+
+    #[test]
+    fn a_thread_of_leftovers_is_hurried_to_its_end() {
+        let stops = Arc::new(Mutex::new(0));
+        let agent = Hurried { stops: stops.clone() };
+        // Without the right to hurry the node gives no thread that class.
+        let share = if can_ask_back() { Share::Leftover } else { Share::Fair { niceness: 10 } };
+        let mut threads = [background("hurried", share).with_agent(agent).start().unwrap()];
+        stop_in_order(&mut threads, &AtomicBool::new(false)).unwrap();
+        let stops = *stops.lock().unwrap();
+        assert!((1..Hurried::STOPS_MAX).contains(&stops), "{stops} calls");
     }
 
     #[test]

@@ -244,6 +244,37 @@ fn a_shadow_hurries_while_a_reader_waits_for_its_events() {
     assert_eq!(world.figures.counters.event_wanted_in_files.load(Ordering::Relaxed), 200);
 }
 
+/// Returns true when this thread has only what others leave of their cores.
+fn takes_leftovers() -> bool {
+    const POLICY: usize = 41; // proc_pid_stat(5); the fields behind the name begin with the third
+    const SCHED_IDLE: &str = "5"; // sched(7)
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields.split_whitespace().nth(POLICY - 3) == Some(SCHED_IDLE)
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_reader_hurries_a_shadow_that_does_not_run() {
+    let mut world = world(300, 1_000_000);
+    world.agent = world.agent.scheduled();
+    world.figures.counters.position.store(100, Ordering::Relaxed);
+    let now = world.run(1, 50_000_000);
+    assert_eq!(takes_leftovers(), can_ask_back());
+    world.tail.want_in_files(200);
+    assert!(!takes_leftovers(), "without a cycle of its own");
+    let now = world.run(now, 50_000_000);
+    assert!(!takes_leftovers());
+    world.figures.counters.position.store(250, Ordering::Relaxed);
+    let now = world.run(now, 50_000_000);
+    assert_eq!(takes_leftovers(), can_ask_back());
+    // The reader was a little late: it hurries a shadow that has written the record meanwhile.
+    world.tail.want_in_files(201);
+    assert!(!takes_leftovers());
+    world.run(now, 50_000_000);
+    assert_eq!(takes_leftovers(), can_ask_back());
+}
+
 impl World {
     fn has_applied(&mut self, position: u64, from: u64) -> u64 {
         self.figures.counters.position.store(position, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! A node whose shadow cannot work: everybody who keeps pace is served, a session that needs old
 //! events waits for them, and the node says so.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weir_types::{EventNo, OrdStatus};
@@ -9,40 +10,48 @@ use crate::slow_reader::{TRADES, take_all};
 use crate::support::trader::Trader;
 use crate::support::{ALICE, BOB, HANG, Home, open_market, until};
 
+fn newest_segment(dir: &Path) -> PathBuf {
+    let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "wlog");
+    names.filter(is_segment).max().expect("a log has a segment")
+}
+
 #[test]
 fn old_reports_wait_for_a_shadow_that_fails_and_new_ones_do_not() {
     let home = Home::with_config("memory", "[events]\nmemory_bytes = 8388608\n");
+    // The first start ends with a snapshot of all definitions, so the second has no command yet.
     let node = home.start();
-    // The shadow opens the log at its first command, and finds a file in the directory's place.
-    let (commands, away) = (home.data().join("partition-1/commands"), home.data().join("away"));
-    // The log creates its spare segment by that name, also later than it says ready.
-    until("the spare segment", || commands.join("spare-1.tmp").exists().then_some(()));
-    std::fs::rename(&commands, &away).unwrap();
-    std::fs::write(&commands, "in the way").unwrap();
     open_market(&node, &[ALICE, BOB]);
+    assert!(node.terminate().success());
+    let node = home.start();
+    // The shadow opens the log at its first command, and finds another file in the segment's place.
+    // The log has the segment open and does not look it up by its name.
+    let segment = newest_segment(&home.data().join("partition-1/commands"));
+    let (away, other) = (home.data().join("away"), home.data().join("other"));
+    std::fs::hard_link(&segment, &away).unwrap();
+    std::fs::write(&other, "in the way").unwrap();
+    std::fs::rename(&other, &segment).unwrap();
     let mut alice = Trader::log_on(&node, ALICE);
     alice.ask_for_report(ALICE.sell(1, 50, TRADES));
     alice.client.log_out(HANG).unwrap();
     let mut bob = Trader::log_on(&node, BOB);
     // More events than the node keeps in memory.
     take_all(&mut bob);
-    // The shadow has what other threads leave of a busy machine.
+    let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
+    let lacking = |row: &serde_json::Value| row["event_wanted_in_files"].as_u64() > Some(0);
+    node.partition_when(crate::support::TRADING, lacking);
+    // Alice has hurried the shadow: without that it would have what a busy machine leaves.
     let said = until("the shadow to fail", || {
         let (code, said) = node.get("/ready");
         (code == 503).then_some(said)
     });
     assert!(said.contains("the shadow of partition 1"), "{said}");
-
-    let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
-    let lacking = |row: &serde_json::Value| row["event_wanted_in_files"].as_u64() > Some(0);
-    node.partition_when(crate::support::TRADING, lacking);
     // Bob is answered while Alice's first events are nowhere but in the log.
     bob.settle();
     while alice.poll(Duration::from_millis(300)).unwrap() > 0 {}
     assert_eq!(alice.reports().len(), 0, "her events are not in memory any more");
 
-    std::fs::remove_file(&commands).unwrap();
-    std::fs::rename(&away, &commands).unwrap();
+    std::fs::rename(&away, &segment).unwrap();
     let last = alice.report_where(|report| report.ord_status == OrdStatus::Filled);
     assert_eq!(last.event_no, EventNo(TRADES + 1));
     let numbers = alice.reports().iter().map(|report| report.event.event_no.0);
