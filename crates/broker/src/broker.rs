@@ -88,6 +88,8 @@ pub struct Counters {
     pub tables: u64,
     /// Times that the disk was found full.
     pub full: u64,
+    /// Times that no descriptor was free for a spill file.
+    pub no_descriptor: u64,
     /// Subscriptions evicted.
     pub evicted: u64,
     /// Subscriptions expired.
@@ -159,6 +161,8 @@ pub struct Broker<D> {
     pub(crate) sweep_at: Nanos,
     /// The time at which a full disk is tried again.
     pub(crate) full_until: Option<Nanos>,
+    /// The time at which a spill file that found no descriptor is begun again.
+    pub(crate) no_file_until: Option<Nanos>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) counters: Counters,
     pub(crate) failed: Option<BrokerError>,
@@ -446,6 +450,12 @@ impl<D: Disk> Broker<D> {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.full_until.is_some()
+    }
+
+    /// True when a spill file found no descriptor and the broker waits for one.
+    #[must_use]
+    pub fn lacks_descriptor(&self) -> bool {
+        self.no_file_until.is_some()
     }
 
     /// True when no disk operation is in progress.

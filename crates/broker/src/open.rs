@@ -137,6 +137,7 @@ impl<D: Disk> Broker<D> {
             now,
             sweep_at: now,
             full_until: None,
+            no_file_until: None,
             notices: Vec::new(),
             counters: Counters::default(),
             failed: None,

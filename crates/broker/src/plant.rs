@@ -37,5 +37,7 @@ weir_plant::plants! {
         FloorOfTheFirst,
         /// A client that detaches and comes back continues after the last delivery, taken or not.
         DeliveredCountsAsTaken,
+        /// A spill file that finds no descriptor stops the broker.
+        NoDescriptorStops,
     }
 }

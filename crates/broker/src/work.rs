@@ -1,7 +1,8 @@
 //! The disk work of a cycle: blocks written, files named and removed, the table saved.
 //!
 //! One block is written at a time, so that a valid block proves that those before it had been
-//! written. "No space" is waited for; any other disk failure stops the broker.
+//! written. "No space", and a process without a descriptor for the next file, are waited for; any
+//! other disk failure stops the broker.
 
 use weir_io::{Completion, Disk, DiskError, DiskErrorKind, Op, Outcome};
 use weir_types::{Durability, Nanos};
@@ -369,13 +370,22 @@ impl<D: Disk> Broker<D> {
     // ------------------------------------------------------------------ files
 
     fn begin_file(&mut self) -> Result<usize, BrokerError> {
+        if self.no_file_until.is_some_and(|until| self.now < until) {
+            return Ok(0);
+        }
         let number = self.spill.next_file;
         match self.disk.create(UNNAMED) {
             Ok(id) => {
+                self.no_file_until = None;
                 self.spill.roll = Roll::Naming(number, id);
                 let to = file_name(number);
                 self.disk.submit(NAME, Op::Rename { from: UNNAMED.to_owned(), to });
                 Ok(1)
+            }
+            Err(error) if is_without_descriptor(&error) => {
+                self.counters.no_descriptor += 1;
+                self.no_file_until = Some(Nanos(self.now.0 + self.config.full_pause.0));
+                Ok(0)
             }
             Err(error) => self.wait_for_room(error).map(|()| 0),
         }
@@ -484,8 +494,8 @@ impl<D: Disk> Broker<D> {
         if self.is_closed {
             return Ok(());
         }
-        // The disk may have been found full long ago.
-        self.full_until = None;
+        // The disk may have been found full long ago, and a descriptor missing.
+        (self.full_until, self.no_file_until) = (None, None);
         self.saver.try_again();
         self.is_settling = true;
         let settled = self.settle();
@@ -514,15 +524,22 @@ impl<D: Disk> Broker<D> {
         Ok(())
     }
 
+    /// Returns the shortage that is waited for.
+    fn shortage(&self) -> Option<DiskErrorKind> {
+        if self.full_until.is_some() || self.saver.is_full() {
+            return Some(DiskErrorKind::Full);
+        }
+        self.lacks_descriptor().then_some(DiskErrorKind::NoDescriptors)
+    }
+
     /// Works until nothing is in progress and nothing is due.
     fn settle(&mut self) -> Result<(), BrokerError> {
         loop {
             let now = self.now;
             let worked = self.do_work(now)?;
-            let full = self.full_until.is_some() || self.saver.is_full();
-            if full && self.disk.in_flight() == 0 {
+            if let Some(kind) = self.shortage().filter(|_| self.disk.in_flight() == 0) {
                 let (action, name) = (weir_io::DiskAction::Write, String::new());
-                let (kind, reason) = (DiskErrorKind::Full, "no room to close".to_owned());
+                let reason = "no room or no descriptor to close".to_owned();
                 return Err(DiskError { action, name, kind, reason }.into());
             }
             if worked > 0 {
@@ -534,6 +551,12 @@ impl<D: Disk> Broker<D> {
             self.disk.wait();
         }
     }
+}
+
+/// Returns true for a file that found no descriptor. Nothing of it is on the disk, so it is begun
+/// again.
+fn is_without_descriptor(error: &DiskError) -> bool {
+    error.kind == DiskErrorKind::NoDescriptors && !plant::is(Plant::NoDescriptorStops)
 }
 
 impl<'a> From<&'a Message> for StoredMessage<'a> {

@@ -10,8 +10,8 @@ use weir_broker::{
     Attachment, Broker, BrokerError, Config, Durability, EvictReason, MessageNo, Notice, OnFull,
     PublishOutcome, PublishRefusal, Quota, SubscriptionError, Terms,
 };
-use weir_io::disk::sim::TraceOp;
-use weir_io::{SimDisk, SimFaults};
+use weir_io::disk::sim::{Shortage, TraceOp};
+use weir_io::{DiskErrorKind, SimDisk, SimFaults};
 use weir_types::{Epoch, Nanos};
 
 fn open(config: &Config) -> (Broker<SimDisk>, SimDisk) {
@@ -311,6 +311,32 @@ fn a_full_disk_evicts_or_refuses_as_configured_and_nobody_else_notices() {
         let _no = publish(&mut broker, 1_000, 20_000);
         assert_eq!(take(&mut broker, hold, 5), [1_000]);
     }
+}
+
+#[test]
+pub(crate) fn a_broker_without_a_descriptor_keeps_messages_and_writes_them_when_there_is_one() {
+    let (mut broker, disk) = open(&config(Durability::Disk));
+    make(&mut broker, 1, None);
+    let before = broker.acknowledged();
+    disk.set_shortage(Shortage { lacks_descriptors: true, ..Shortage::default() });
+    let nos: Vec<_> = (1..=20).map(|record| publish(&mut broker, record, record)).collect();
+    for now in (100..5_000).step_by(100) {
+        broker.do_work(Nanos(now)).unwrap();
+    }
+    assert!(broker.lacks_descriptor());
+    let tries = broker.counters().no_descriptor;
+    assert!((5..=10).contains(&tries), "{tries} tries, one in a pause of 500 each");
+    let refused = broker.close().unwrap_err();
+    let BrokerError::Disk(refused) = refused else { panic!("{refused}") };
+    assert_eq!(refused.kind, DiskErrorKind::NoDescriptors);
+    assert_eq!((broker.acknowledged(), broker.take_notices()), (before, Vec::new()));
+    disk.set_shortage(Shortage::default());
+    settle(&mut broker, 10_000).unwrap();
+    assert_eq!((broker.acknowledged(), broker.lacks_descriptor()), (nos[19], false));
+    let hold = attach(&mut broker, 1);
+    let got: Vec<_> = (0..4).flat_map(|_| take(&mut broker, hold, 5)).collect();
+    assert!(got.into_iter().eq(1..=20), "each once and in order");
+    broker.close().unwrap();
 }
 
 #[test]

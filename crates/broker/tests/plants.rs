@@ -35,6 +35,7 @@ fn seeds_needed(plant: Plant) -> Option<(u64, &'static str)> {
     let by_test = [
         behaviour::what_is_given_up_with_its_subscription_is_acknowledged_once_that_is_saved,
         behaviour::nothing_is_written_behind_what_an_eviction_lost_before_that_is_saved,
+        behaviour::a_broker_without_a_descriptor_keeps_messages_and_writes_them_when_there_is_one,
     ];
     if by_test.iter().any(|test| catch_unwind(test).is_err()) {
         plant::set(None);

@@ -96,6 +96,8 @@ pub struct Subscriptions {
     pub(super) acknowledged: MessageNo,
     pub(super) promised: VecDeque<PromisedAnswer>,
     has_failed: bool,
+    /// True once it was told that a spill file finds no descriptor.
+    lacks_descriptor: bool,
     /// The broker's time, which its files and messages have: it never goes back.
     log_time: LogTime,
     pub(super) figures: Arc<SubscriptionsFigures>,
@@ -131,6 +133,7 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
         publishers: BTreeSet::new(),
         promised: VecDeque::new(),
         has_failed: false,
+        lacks_descriptor: false,
         log_time: LogTime::after(parts.log_time),
         figures: parts.figures,
     };
@@ -145,6 +148,7 @@ impl Subscriptions {
         }
         match self.broker.do_work(self.log_time.at(now)) {
             Ok(worked) => {
+                self.tell_descriptors();
                 self.tell_ends(links);
                 self.keep_promises(links);
                 self.acknowledge(links);
@@ -158,6 +162,18 @@ impl Subscriptions {
                 links.end_all(Reason::BrokerStopped, now);
                 1
             }
+        }
+    }
+
+    /// Tells at each edge that messages wait in memory for a descriptor.
+    fn tell_descriptors(&mut self) {
+        let is_lacking = self.broker.lacks_descriptor();
+        match (std::mem::replace(&mut self.lacks_descriptor, is_lacking), is_lacking) {
+            (false, true) => tracing::error!(
+                "no descriptor is left for a spill file: messages wait in memory until this ends"
+            ),
+            (true, false) => tracing::info!("spill files are begun again"),
+            _ => {}
         }
     }
 

@@ -57,6 +57,8 @@ weir_runtime::figures! {
         counter expired,
         /// Times that the disk was full.
         counter disk_full,
+        /// Times that no descriptor was free for a spill file.
+        counter no_descriptor,
     }
 }
 
@@ -139,6 +141,7 @@ impl Queues {
             evicted: counters.evicted,
             expired: counters.expired,
             disk_full: counters.full,
+            no_descriptor: counters.no_descriptor,
         }
     }
 }

@@ -58,8 +58,10 @@ impl Storage for FileSystem {
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        // Opened before: a process without a descriptor must not fail between the two.
+        let dir = to.parent().map(File::open).transpose()?;
         fs::rename(from, to)?;
-        to.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+        dir.map_or(Ok(()), |dir| dir.sync_all())
     }
 
     fn remove(&mut self, path: &Path) -> io::Result<()> {

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Resource, Rlimit};
 use serde_json::Value;
 use tempfile::TempDir;
 use weir_client::load::setup::key_hash;
@@ -388,6 +388,17 @@ impl Node {
     pub fn pause(&self, paused: bool) {
         use rustix::process::Signal;
         self.signal(if paused { Signal::STOP } else { Signal::CONT });
+    }
+
+    /// Leaves the node no free descriptor while `work` runs; it keeps those that it has.
+    pub fn without_descriptors<T>(&self, work: impl FnOnce() -> T) -> T {
+        let set = |limit| rustix::process::prlimit(Some(self.pid()), Resource::Nofile, limit);
+        let ours = rustix::process::getrlimit(Resource::Nofile);
+        // Standard input, output and error have the numbers below, so none of them is free.
+        let before = set(Rlimit { current: Some(3), maximum: ours.maximum }).unwrap();
+        let done = work();
+        set(before).unwrap();
+        done
     }
 
     fn signal(&self, signal: rustix::process::Signal) {

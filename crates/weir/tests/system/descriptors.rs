@@ -1,8 +1,12 @@
-//! A node that may have few descriptors, among connections that say nothing.
+//! A node that may have few descriptors, among connections that say nothing, and one that has none
+//! for its files for a while.
 
 use std::net::TcpStream;
 
-use crate::support::{ALICE, Home, Node, TRADING, open_market};
+use crate::publish::{free_port, publish};
+use crate::retention::{self, files};
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, Home, Node, TRADING, open_market, until};
 use crate::tools::SMALL;
 use crate::troubles::trade;
 
@@ -72,4 +76,69 @@ fn silent_connections_to_http_leave_the_log_its_descriptors_and_monitoring_its_p
     drop(silent);
     assert!(node.terminate().success());
     home.verify(TRADING);
+}
+
+/// Snapshots and checkpoints of all kinds, often.
+const EVERY: &str = "every_commands = 1000\n[gateway]\ncheckpoint_every_events = 1000\n[delivery]\n\
+                     snapshot_every_bytes = 20000\n[market_publisher]\n\
+                     checkpoint_every_events = 1000\n";
+
+/// The newest of the engine's snapshots, of the gateway's and the published market's checkpoints,
+/// and of the order store's snapshots.
+fn newest(node: &Node, home: &Home) -> [u64; 4] {
+    let row = node.partition_when(TRADING, |_| true);
+    let stores = files(home, "partition-1/store", ".wsnap");
+    let positions = stores.iter().filter_map(|path| path.file_stem()?.to_str()?.parse().ok());
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or(0);
+    let market = number(&publish(node)["checkpoint_event"]);
+    let engine = number(&row["snapshot_position"]);
+    [engine, number(&row["checkpoint_event"]), market, positions.max().unwrap_or(0)]
+}
+
+#[test]
+fn snapshots_and_checkpoints_are_written_again_after_a_time_without_descriptors() {
+    let ports = [free_port(), free_port()];
+    let group = format!("group = \"239.255.41.8:{}\"\n", ports[0]);
+    let requests = format!("requests = \"127.0.0.1:{}\"\n", ports[1]);
+    let config = format!("[snapshots]\n{EVERY}{group}{requests}");
+    let home = Home::with_config("os", &config);
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let (mut alice, mut bob) = (Trader::log_on(&node, ALICE), Trader::log_on(&node, BOB));
+    let mut trade = |pairs| retention::trade(&mut alice, &mut bob, pairs);
+    trade(1..1_001);
+    until("the first of each", || {
+        newest(&node, &home).iter().all(|place| *place > 0).then_some(())
+    });
+    let mut next = 1_601;
+    node.without_descriptors(|| {
+        trade(1_001..1_601);
+        until("that none could be written", || {
+            // Whoever is connected is served.
+            trade(next..next + 5);
+            next += 5;
+            let said = home.said();
+            let is_told = |what: &str| said.contains(what);
+            let of_engine = is_told("the shadow has no ");
+            let of_gateway = is_told("no gateway checkpoint is written until this ends");
+            let of_market = is_told("no market checkpoint is written until this ends");
+            let of_store = is_told("no snapshot of a store");
+            (of_engine && of_gateway && of_market && of_store).then_some(())
+        });
+    });
+    let before = newest(&node, &home);
+    trade(next..next + 1_000);
+    until("newer ones of each", || {
+        let now = newest(&node, &home);
+        now.iter().zip(before).all(|(now, before)| *now > before).then_some(())
+    });
+    until("that it is ready", || (node.get("/ready").0 == 200).then_some(()));
+    assert!(node.terminate().success());
+    home.verify(TRADING);
+    let node = home.start();
+    let said = home.said_at_start();
+    for begins in ["gateway: it begins with the checkpoint", "its store comes from the snapshot"] {
+        assert!(said.contains(begins), "{said}");
+    }
+    assert!(node.terminate().success());
 }

@@ -18,6 +18,7 @@ use weir_wire::dialogue::{put_fetch_orders, put_source_batch};
 use weir_wire::frame::put_frame;
 use weir_wire::ingest::{OpenSource, SourceBatch};
 
+use crate::retention::files;
 use crate::support::following::Following;
 use crate::support::{HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
 use crate::web::get;
@@ -392,4 +393,46 @@ fn who_asks_once_is_told_that_a_source_stays_away() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("the partition is away") && said.contains("no page came"), "{said}");
+}
+
+#[test]
+fn an_outside_core_is_served_through_a_time_without_descriptors() {
+    let (home, node) = node_with("durability = \"disk\"\n");
+    let mut random = Random(5);
+    let mut core = Core::new();
+    core.attributes_len = Some(300);
+    let mut fed = Fed::new(&node, core);
+    fed.until_fed();
+    let mut reader = reader(&node);
+    fed.check(&mut reader);
+    let address = ingest_address(&node);
+    let mut newcomer = node.without_descriptors(|| {
+        let newcomer = Client::connect(address, Limits::default()).unwrap();
+        until("a snapshot that finds no descriptor", || {
+            (0..30).for_each(|_| fed.core.trade(&mut random));
+            fed.until_fed();
+            home.said().contains("no snapshot of a store").then_some(())
+        });
+        fed.check(&mut reader);
+        newcomer
+    });
+    newcomer.log_on(STRANGER.patient_config(), HANG).unwrap();
+    // Their names sort by position.
+    let newest = || files(&home, "source-40/snapshots", ".wsnap").into_iter().max();
+    let before = newest();
+    until("snapshots again", || {
+        (0..30).for_each(|_| fed.core.trade(&mut random));
+        fed.until_fed();
+        (newest() > before).then_some(())
+    });
+    fed.check(&mut reader);
+    let next = source_figure(&node, "next_batch_no");
+    drop(newcomer);
+    assert!(node.terminate().success());
+    let node = home.start();
+    assert_eq!(source_figure(&node, "next_batch_no"), next);
+    reader.go_on(node.address()).unwrap();
+    fed.writer.set_target(ingest_address(&node));
+    fed.trade(30, &mut random, &mut reader);
+    assert!(reader.resyncs.is_empty() && fed.refusals.is_empty(), "{:?}", reader.resyncs);
 }

@@ -1,6 +1,7 @@
 //! The market-data gateway in real nodes: a venue's datagrams in, subscribers served.
 
 mod audit;
+mod descriptors;
 mod files;
 mod full_ring;
 mod probes;

@@ -33,7 +33,7 @@ pub fn market(durability: &'static str, config: &str) -> (Home, Node) {
 }
 
 /// Trades: each pair of orders has a sale of Alice's and a purchase of Bob's.
-fn trade(alice: &mut Trader, bob: &mut Trader, pairs: std::ops::Range<u64>) {
+pub fn trade(alice: &mut Trader, bob: &mut Trader, pairs: std::ops::Range<u64>) {
     for number in pairs {
         alice.send(ALICE.sell(number, 100, 5));
         bob.send(BOB.buy(number, 100, 5));

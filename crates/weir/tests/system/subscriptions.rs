@@ -674,3 +674,63 @@ fn an_attached_subscription_ends_with_its_sessions_key_and_is_free_for_the_next(
     let mut alice = Subscription::new(address(&node), ALICE.config(), "letters", Seen::new());
     assert_eq!(bodies(&take(&mut alice, 3)), texts(1..=3));
 }
+
+#[test]
+fn subscriptions_outlive_a_time_without_descriptors_and_lose_no_message() {
+    // What a connected subscriber takes is never written, so that the first file is begun late.
+    let home = home("disk", "hold_us = 10000000\n");
+    let node = start(&home);
+    let letters = NewSubscription::new("letters", SubscriptionKind::Messages);
+    make(&node, ALICE, &letters);
+    make(&node, BOB, &letters);
+    let at = address(&node);
+    let mut publisher = Publisher::new(at, SUPERVISOR.config(), Epoch(1), 0);
+    let mut bob = Subscription::new(at, BOB.config(), "letters", Seen::new());
+    until("that Bob is attached", || {
+        assert_eq!(bob.next(STEP), WaitOutcome::Nothing);
+        (figure(&node, "attached") == 1).then_some(())
+    });
+    publisher.publish(BOB.session_id, &body(1));
+    publish_while_taking(&mut publisher, &mut bob, 1);
+    assert_eq!(figure(&node, "files"), 0, "nothing is written yet");
+    let late = node.without_descriptors(|| {
+        for number in 2..=21 {
+            publisher.publish(ALICE.session_id, &body(number));
+            publisher.publish(BOB.session_id, &body(number));
+        }
+        // Whoever is connected is served, and what waits for Alice is not acknowledged.
+        publisher.poll(STEP);
+        assert_eq!(bodies(&take(&mut bob, 20)), texts(2..=21));
+        until("the line that no file can be begun", || {
+            publisher.poll(Duration::ZERO);
+            home.said().contains("no descriptor is left for a spill file").then_some(())
+        });
+        assert!(publisher.unacknowledged() >= 20, "{}", publisher.unacknowledged());
+        // A newcomer waits.
+        let mut late = Subscription::new(at, ALICE.config(), "letters", Seen::new());
+        assert_eq!(late.next(STEP), WaitOutcome::Nothing);
+        late
+    });
+    publish_all(&mut publisher, 41);
+    let mut alice = late;
+    assert_eq!(bodies(&take(&mut alice, 20)), texts(2..=21), "each once and in order");
+    assert_eq!(alice.next(STEP), WaitOutcome::Nothing);
+    let of = |name| figure(&node, name);
+    assert_eq!((of("stopped"), of("evicted"), of("messages_refused")), (0, 0, 0));
+    assert!(of("no_descriptor") > 0);
+    until("the line of the end", || {
+        home.said().contains("spill files are begun again").then_some(())
+    });
+    assert!(node.terminate().success());
+}
+
+/// Publishes until a number of messages is acknowledged, while a subscriber takes one.
+fn publish_while_taking(publisher: &mut Publisher, from: &mut Subscription, acknowledged: u64) {
+    until("a message that is taken and acknowledged", || {
+        if let WaitOutcome::Message(message) = from.next(STEP) {
+            from.ack(&message);
+            from.flush();
+        }
+        (publisher.poll(STEP) >= acknowledged).then_some(())
+    });
+}
