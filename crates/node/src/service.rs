@@ -7,15 +7,18 @@
 //! has replaced it by then; a watchdog notice or a request for time is dropped and counted, since
 //! the next one repeats it.
 //!
+//! One socket is opened for all notices and kept: a node without a free descriptor goes on serving,
+//! and would be killed if its signs of life needed one.
+//!
 //! The protocol is `sd_notify(3)`; `packaging/weir.service` relies on it.
 
 use std::ffi::OsStr;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -29,6 +32,8 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_FOR: Duration = Duration::from_secs(30);
 
 static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// The socket of all notices.
+static SOCKET: OnceLock<UnixDatagram> = OnceLock::new();
 
 /// Returns the number of watchdog notices and requests for time dropped because the service
 /// manager's queue was full.
@@ -61,9 +66,12 @@ impl ServiceManager {
             older.abort();
         }
         let text = text_of(states);
-        if let Some(socket) = tell(&text) {
-            tracing::warn!("the service manager does not read: it is told once it does");
-            *owed = Some(tokio::spawn(tell_later(socket, text)));
+        match tell(&text) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                tracing::warn!("the service manager does not read: it is told once it does");
+                *owed = Some(tokio::spawn(tell_later(text)));
+            }
+            told => warn_of(told),
         }
     }
 }
@@ -72,46 +80,63 @@ fn text_of(states: &[NotifyState<'_>]) -> String {
     states.iter().map(|state| format!("{state}\n")).collect()
 }
 
-/// Sends a notice; returns the socket when the queue is full.
-fn tell(text: &str) -> Option<UnixDatagram> {
-    let place = std::env::var_os("NOTIFY_SOCKET")?;
-    let sent = connect(&place).and_then(|socket| match socket.send(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Some(socket)),
-        sent => sent.map(|_| None),
-    });
-    sent.unwrap_or_else(|error| {
-        tracing::warn!(%error, place = %place.display(), "the service manager cannot be told");
-        None
-    })
+/// Sends a notice, if there is a manager; [`ErrorKind::WouldBlock`] when its queue is full.
+fn tell(text: &str) -> io::Result<()> {
+    match address()? {
+        Some(address) => socket()?.send_to_addr(text.as_bytes(), &address).map(|_| ()),
+        None => Ok(()),
+    }
 }
 
-/// Returns a non-blocking socket connected to the manager's, at a path or, after an `@`, in Linux's
-/// abstract namespace.
-fn connect(place: &OsStr) -> std::io::Result<UnixDatagram> {
-    let address = match place.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
-    };
-    let socket = UnixDatagram::unbound()?;
-    socket.set_nonblocking(true)?;
-    socket.connect_addr(&address)?;
-    Ok(socket)
-}
-
-async fn tell_later(socket: UnixDatagram, text: String) {
-    let sent = match tokio::net::UnixDatagram::from_std(socket) {
-        Ok(socket) => socket.send(text.as_bytes()).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = sent {
+fn warn_of(told: io::Result<()>) {
+    if let Err(error) = told {
         tracing::warn!(%error, "the service manager cannot be told");
     }
 }
 
+/// Returns the manager's address: a path or, after an `@`, a name in Linux's abstract namespace.
+fn address() -> io::Result<Option<SocketAddr>> {
+    let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(None) };
+    let address = match place.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
+    };
+    Ok(Some(address))
+}
+
+fn socket() -> io::Result<&'static UnixDatagram> {
+    if let Some(socket) = SOCKET.get() {
+        return Ok(socket);
+    }
+    let socket = non_blocking()?;
+    Ok(SOCKET.get_or_init(|| socket))
+}
+
+fn non_blocking() -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+async fn tell_later(text: String) {
+    warn_of(tell_when_there_is_room(&text).await);
+}
+
+/// Sends a notice once the manager's queue has room, which only a connected socket shows.
+async fn tell_when_there_is_room(text: &str) -> io::Result<()> {
+    let Some(address) = address()? else { return Ok(()) };
+    let socket = non_blocking()?;
+    socket.connect_addr(&address)?;
+    tokio::net::UnixDatagram::from_std(socket)?.send(text.as_bytes()).await.map(|_| ())
+}
+
 /// Sends a notice that the next one repeats: dropped and counted when the queue is full.
 fn tell_in_passing(states: &[NotifyState<'_>]) {
-    if tell(&text_of(states)).is_some() {
-        DROPPED.fetch_add(1, Ordering::Relaxed);
+    match tell(&text_of(states)) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+        told => warn_of(told),
     }
 }
 

@@ -115,6 +115,30 @@ fn a_service_manager_that_does_not_read_holds_nothing_up_and_is_told_once_it_doe
 }
 
 #[test]
+fn a_node_without_a_free_descriptor_goes_on_giving_signs_of_life() {
+    let home = Home::new("memory");
+    let path = home.path("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(HANG)).unwrap();
+    let node = home.start_with(|serve| {
+        serve.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000");
+    });
+    let mut bytes = [0; 512];
+    node.without_descriptors(|| {
+        // Those of before.
+        manager.set_nonblocking(true).unwrap();
+        while manager.recv(&mut bytes).is_ok() {}
+        manager.set_nonblocking(false).unwrap();
+        let mut signs = 0;
+        while signs < 3 {
+            let length = manager.recv(&mut bytes).expect("a sign of life");
+            signs += u32::from(&bytes[..length] == b"WATCHDOG=1\n");
+        }
+    });
+    assert!(node.terminate().success());
+}
+
+#[test]
 fn lines_as_json_tell_who_came_who_was_refused_and_who_was_cut() {
     let home = Home::new("memory");
     let node = home.start_with(|serve| {
