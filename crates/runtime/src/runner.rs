@@ -182,10 +182,13 @@ pub struct Runner {
     share: Option<Share>,
     hurried: Arc<Hurried>,
     gives_way: bool,
+    may_be_left: bool,
     beat: Option<Beat>,
     cycles: Option<Arc<CycleTimes>>,
 }
 
+/// The interval between two looks at a thread that should end.
+const END_LOOK: Duration = Duration::from_millis(5);
 /// The longest rest: the maximum cost of a lost wake-up, should one occur.
 const REST_MAX: Duration = Duration::from_millis(100);
 /// Cycles without work before a parking thread parks. A few such cycles cost less than one sleep
@@ -207,6 +210,7 @@ impl Runner {
             share: None,
             hurried: Arc::default(),
             gives_way: false,
+            may_be_left: false,
             beat: None,
             cycles: None,
         }
@@ -256,6 +260,14 @@ impl Runner {
         self
     }
 
+    /// Lets a stop of the node go on without the thread: it may wait for a disk, and the next start
+    /// does the work that it leaves.
+    #[must_use]
+    pub fn may_be_left(mut self) -> Runner {
+        self.may_be_left = true;
+        self
+    }
+
     /// Records a heartbeat in each cycle.
     #[must_use]
     pub fn with_beat(mut self, beat: Beat) -> Runner {
@@ -277,11 +289,12 @@ impl Runner {
     pub fn start(self) -> std::io::Result<RunningThread> {
         let (wake, stopping, name) = (self.wake.clone(), self.stopping.clone(), self.name);
         let hurried = self.hurried.clone();
+        let may_be_left = self.may_be_left;
         if let Some(sockets) = &self.sockets {
             self.wake.set_waker(sockets.waker()?);
         }
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || self.run())?;
-        Ok(RunningThread { name, wake, stopping, hurried, thread: Some(thread) })
+        Ok(RunningThread { name, wake, stopping, hurried, may_be_left, thread: Some(thread) })
     }
 
     fn run(mut self) {
@@ -447,6 +460,7 @@ pub struct RunningThread {
     wake: Wake,
     stopping: Arc<AtomicBool>,
     hurried: Arc<Hurried>,
+    may_be_left: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -471,6 +485,23 @@ impl RunningThread {
         self.wake.shared.asleep.store(false, Ordering::Relaxed);
         self.wake.wake_now();
         self.hurried.hurry();
+    }
+
+    /// Returns true when a stop of the node may go on without the thread.
+    #[must_use]
+    pub fn may_be_left(&self) -> bool {
+        self.may_be_left
+    }
+
+    /// Waits until the thread has ended, for at most `time`; false when it has not.
+    #[must_use]
+    pub fn ends_within(&self, time: Duration) -> bool {
+        let mut left = time;
+        while !self.is_finished() && !left.is_zero() {
+            std::thread::sleep(END_LOOK);
+            left = left.saturating_sub(END_LOOK);
+        }
+        self.is_finished()
     }
 
     /// Waits until the thread has ended.

@@ -109,7 +109,8 @@ impl Assembly<'_> {
         })
     }
 
-    /// Builds the archives' thread, if there is any archive.
+    /// Builds the archives' thread, if there is any archive. A stop may leave it: the next start
+    /// replays the changes that it has not written.
     pub(super) fn cold_thread(&self, agents: Vec<ColdAgent>) -> Option<Runner> {
         if agents.is_empty() {
             return None;
@@ -118,6 +119,7 @@ impl Assembly<'_> {
         let runner = Runner::new("cold", self.wakes.cold.clone(), WaitStrategy::Park)
             .sharing(COLD_SHARE)
             .giving_way()
+            .may_be_left()
             .with_agents(agents);
         Some(runner)
     }

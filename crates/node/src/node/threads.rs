@@ -24,6 +24,8 @@ use super::probes::KEEPER_SHARE;
 
 /// The time that the gateway has to submit its remaining input when the node stops.
 const DRAIN_TIME: Duration = Duration::from_millis(20);
+/// The time that a stop waits for a thread without which it may go on.
+const LEFT_AFTER: Duration = Duration::from_secs(10);
 
 /// With few cores, an order's sender gets its answer before the followers.
 pub const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
@@ -94,7 +96,8 @@ impl Drop for StartingThreads {
 
 /// Stops the threads of a node: takes no more input, then ends them one after the other, so that
 /// each has received all from those before it when it stops. One that had panicked leaves the
-/// others to their end: their sessions get a logout, and their files closing marks.
+/// others to their end: their sessions get a logout, and their files closing marks. One that waits
+/// for its disk is left after a while if it may be, and ends with the process.
 ///
 /// # Errors
 /// The first panic that ended a thread.
@@ -102,11 +105,28 @@ pub(super) fn stop_in_order(
     threads: &mut [RunningThread],
     draining: &AtomicBool,
 ) -> std::thread::Result<()> {
+    stop_leaving(threads, draining, LEFT_AFTER)
+}
+
+fn stop_leaving(
+    threads: &mut [RunningThread],
+    draining: &AtomicBool,
+    left_after: Duration,
+) -> std::thread::Result<()> {
     draining.store(true, Ordering::Relaxed);
     std::thread::sleep(DRAIN_TIME);
     let mut outcome = Ok(());
     for thread in threads {
         thread.ask_to_stop();
+        if thread.may_be_left() && !thread.ends_within(left_after) {
+            let thread = thread.name();
+            tracing::warn!(
+                thread,
+                "the stop goes on without a thread that waits for its disk: its files are sound, \
+                 and the next start goes on with its work"
+            );
+            continue;
+        }
         outcome = outcome.and(thread.join());
     }
     outcome
@@ -261,7 +281,7 @@ pub(super) fn archive_thread(agents: Vec<ArchiveAgent>) -> Option<Runner> {
     if agents.is_empty() {
         return None;
     }
-    let thread = background("archive", COLD_SHARE).giving_way();
+    let thread = background("archive", COLD_SHARE).giving_way().may_be_left();
     Some(agents.into_iter().fold(thread, Runner::with_agent))
 }
 
@@ -272,7 +292,7 @@ pub(super) fn shadows() -> Runner {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Mutex, mpsc};
 
     use weir_probe::thread::can_ask_back;
     use weir_types::Nanos;
@@ -375,5 +395,44 @@ mod tests {
         assert!(panic.downcast_ref::<String>().unwrap().contains("the panic of newcomers"));
         assert_eq!(*ended.lock().unwrap(), ["partition", "shadows"]);
         assert!(draining.into_inner());
+    }
+
+    /// An agent whose disk answers when it is told to.
+    struct Stalled(mpsc::Receiver<()>);
+
+    impl Agent for Stalled {
+        fn name(&self) -> &'static str {
+            "archive"
+        }
+
+        fn do_work(&mut self, _now: Nanos) -> usize {
+            let _answered = self.0.recv();
+            0
+        }
+
+        fn next_deadline(&self, _now: Nanos) -> Option<Nanos> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_stop_goes_on_without_a_thread_that_waits_for_its_disk_if_it_may_be_left() {
+        let ended = Arc::new(Mutex::new(Vec::new()));
+        let (answers, disk) = mpsc::channel();
+        let runner = |name| Runner::new(name, Wake::new(), WaitStrategy::default());
+        let ending = |name| Ending { name, panics: false, ended: ended.clone() };
+        let runners = [
+            runner("shadows").with_agent(ending("shadows")),
+            runner("archive").with_agent(Stalled(disk)).may_be_left(),
+            runner("cold").with_agent(ending("cold")).may_be_left(),
+            runner("history").with_agent(ending("history")),
+        ];
+        let mut threads = runners.map(|runner| runner.start().unwrap());
+        let draining = AtomicBool::new(false);
+        stop_leaving(&mut threads, &draining, Duration::from_millis(100)).unwrap();
+        assert_eq!(*ended.lock().unwrap(), ["shadows", "cold", "history"]);
+        assert_eq!(threads.each_ref().map(RunningThread::is_finished), [true, false, true, true]);
+        drop(answers);
+        threads[1].join().unwrap();
     }
 }

@@ -1,12 +1,15 @@
 /* A machine that a test controls, preloaded into a node. The test writes two words into a shared
  * file: nanoseconds by which the wall clock is ahead, and a word that stalls syncs until it is 0:
- * with N + 1 in it those after the process's first N. */
+ * with N + 1 in it those after the process's first N. Where the environment names a directory, only
+ * the syncs of files below it stall. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -40,11 +43,25 @@ int clock_gettime(clockid_t clock, struct timespec *at)
 	return failed;
 }
 
+static int may_stall(int file)
+{
+	const char *dir = getenv("WEIR_TEST_STALLS_IN");
+	char link[64], path[4096];
+	if (!dir)
+		return 1;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+	ssize_t length = readlink(link, path, sizeof path - 1);
+	if (length < 0)
+		return 0;
+	path[length] = 0;
+	return strncmp(path, dir, strlen(dir)) == 0;
+}
+
 int fdatasync(int file)
 {
 	static atomic_long syncs;
 	int64_t before = atomic_fetch_add(&syncs, 1);
-	while (words && words[1] && before >= words[1] - 1)
+	while (words && words[1] && before >= words[1] - 1 && may_stall(file))
 		usleep(1000);
 	return (int)syscall(SYS_fdatasync, file);
 }

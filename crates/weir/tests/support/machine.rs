@@ -13,6 +13,7 @@ pub struct Machine {
     library: PathBuf,
     words_at: PathBuf,
     words: File,
+    stalls_in: Option<PathBuf>,
 }
 
 impl Machine {
@@ -26,7 +27,12 @@ impl Machine {
         assert!(built.success(), "machine.c does not compile");
         std::fs::write(&words_at, [0; 16]).unwrap();
         let words = File::options().write(true).open(&words_at).unwrap();
-        Machine { library, words_at, words }
+        Machine { library, words_at, words, stalls_in: None }
+    }
+
+    /// Makes only the syncs of files below a directory stall: those of a disk of its own.
+    pub fn stalling_in(self, dir: PathBuf) -> Machine {
+        Machine { stalls_in: Some(dir), ..self }
     }
 
     /// Starts a node on this machine.
@@ -41,6 +47,7 @@ impl Machine {
 
     fn be_of(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.library).env("WEIR_TEST_MACHINE", &self.words_at);
+        command.envs(self.stalls_in.iter().map(|dir| ("WEIR_TEST_STALLS_IN", dir)));
     }
 
     /// Sets the wall clock this many seconds ahead of the true time.

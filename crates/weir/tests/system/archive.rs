@@ -6,9 +6,13 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use weir_io::ThreadDisk;
+use weir_log::{SegmentKind, inspect};
+
 use super::retention::{SMALL, market, trade_and_leave, trade_past_the_retention};
+use crate::support::machine::Machine;
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, Home, Node, TRADING, until};
+use crate::support::{ALICE, BOB, Home, Node, TRADING, open_market, until};
 
 /// Runs `weir log` on the trading partition of a node that is not running.
 fn weir_log(home: &Home, archive: &Path, words: &[&str]) -> Output {
@@ -155,4 +159,50 @@ fn an_archive_that_cannot_be_written_holds_segments_and_is_told_until_it_can() {
     for line in ["cannot be stored in the archive", "are stored in the archive again"] {
         assert_eq!(said.matches(line).count(), 1, "{line}: {said}");
     }
+}
+
+/// Returns the file that the archive's thread is writing.
+fn part_in(archive: &Path) -> Option<PathBuf> {
+    let logs = std::fs::read_dir(archive).unwrap().map(|entry| entry.unwrap().path());
+    logs.map(|log| log.join("archive.part")).find(|part| part.is_file())
+}
+
+#[test]
+fn a_stop_does_not_wait_for_ever_for_an_archive_whose_disk_stalls() {
+    let archive = tempfile::tempdir().unwrap();
+    let archive = archive.path().canonicalize().unwrap();
+    let home = Home::with_config("os", &format!("{SMALL}archive = {archive:?}\n"));
+    let machine = Machine::new(&home).stalling_in(archive.clone());
+    machine.stall_disk(true);
+    let node = machine.start(&home);
+    open_market(&node, &[ALICE, BOB]);
+    let mut next = 1;
+    while part_in(&archive).is_none() {
+        assert!(next < 100_000, "{}", figures(&node));
+        trade_and_leave(&node, next..next + 2_000);
+        next += 2_000;
+        // The shadow may be behind: it asks the archive for segments.
+        let _row = node.partition_when(TRADING, |row| {
+            let number = |key: &str| row[key].as_u64().unwrap_or(0);
+            number("snapshot_position") + 2_000 > number("position")
+        });
+    }
+    assert!(node.terminate().success());
+    let said = home.said();
+    assert!(
+        said.contains("the stop goes on without a thread") && said.contains("archive"),
+        "{said}"
+    );
+    assert!(stored_commands(&archive).is_empty(), "it was stalled at its first segment");
+    // The logs are closed, and the next start stores the segments.
+    let mut disk = ThreadDisk::open(&home.data().join("partition-1/commands"), None).unwrap();
+    assert!(inspect(&mut disk, SegmentKind::Command).unwrap().unwrap().clean);
+    home.verify(TRADING);
+    machine.stall_disk(false);
+    let mut node = machine.start(&home);
+    node.partition_when(TRADING, |row| row["archived_bytes"].as_u64() > Some(0));
+    trade_past_the_retention(&node, next);
+    node.kill();
+    let whole = verified(&home, &archive, u64::MAX);
+    assert_eq!(whole["from_snapshot"], 0, "{whole}");
 }
