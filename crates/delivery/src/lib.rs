@@ -33,6 +33,7 @@ pub mod ingest;
 pub mod memory;
 pub mod model;
 pub mod page;
+pub mod plant;
 mod records;
 pub mod replay;
 mod resend;

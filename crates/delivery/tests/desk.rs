@@ -955,3 +955,14 @@ fn a_question_that_is_taken_back_is_not_answered_and_makes_room() {
     assert_eq!(answered.len(), 2);
     assert!(!answered.contains(&5), "{answered:?}");
 }
+
+#[cfg(feature = "planted")]
+#[test]
+fn a_planted_desk_that_takes_tokens_of_another_log_is_found() {
+    use weir_delivery::plant::{self, Plant};
+    plant::set(Some(Plant::TokenOfOtherLogTaken));
+    let found =
+        std::panic::catch_unwind(a_token_of_another_log_is_refused_and_one_of_no_log_is_not);
+    plant::set(None);
+    assert!(found.is_err());
+}

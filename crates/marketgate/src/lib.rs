@@ -11,6 +11,7 @@
 
 pub mod capture;
 pub mod gateway;
+pub mod plant;
 pub mod post;
 pub mod publish;
 pub mod receiver;

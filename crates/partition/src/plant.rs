@@ -23,6 +23,14 @@ weir_plant::plants! {
         ArchiveCopyUnchecked,
         /// An archive that lacks segments counts as whole from the next one on.
         ArchiveGapUnseen,
+        /// A segment with marks alone that begins where the stored ones end is not stored.
+        ArchiveMarksPassedOver,
+        /// A segment goes although one that begins at the same position is not stored.
+        ArchiveMarksUncounted,
+        /// Segments go without a copy before the archive has looked for those that it has.
+        ArchiveGivenUpAtOnce,
+        /// The name of a segment that is found stored is not synced.
+        ArchiveNameUnsynced,
         /// Snapshots that newer ones replace are not removed.
         SnapshotsNeverPruned,
         /// A request that the log refused is kept, and sequenced when there is room.

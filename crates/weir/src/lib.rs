@@ -33,6 +33,7 @@ mod market_ring;
 mod market_top;
 pub mod named_token;
 pub mod orders;
+pub mod plant;
 pub mod ports;
 mod published;
 mod renamed;

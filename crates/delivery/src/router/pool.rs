@@ -20,6 +20,7 @@ use weir_types::{ChangeId, Epoch, Nanos, PartitionId, SourceLog};
 use super::RouterConfig;
 use super::backend::{BackendFault, BackendId, BackendInfo, BackendRole, BackendState, Health};
 use super::leg::PendingRequest;
+use crate::plant::{self, Plant};
 use crate::token::{SourceCursor, is_other_log};
 
 #[derive(Debug)]
@@ -219,8 +220,10 @@ impl Pool {
         let Some(before) = self.source(source_id).map(|source| source.log) else {
             return Ok(false);
         };
-        let is_other = role == BackendRole::Replica && is_other_log(before, log);
-        if is_other && self.keeps_log(source_id, before) {
+        let is_judged = role == BackendRole::Replica || plant::is(Plant::MasterJudgedByReplica);
+        let is_other = is_judged && is_other_log(before, log);
+        let is_at_fault = is_other && self.keeps_log(source_id, before);
+        if is_at_fault && !plant::is(Plant::ForeignReplicaServes) {
             return Err(BackendFault::OtherLog);
         }
         let source = self.sources.iter_mut().find(|source| source.id == source_id);
@@ -238,7 +241,8 @@ impl Pool {
     /// backend that serves has shown that log.
     fn keeps_log(&self, source: PartitionId, log: SourceLog) -> bool {
         self.backends.iter().filter(|of| of.info.source == source && !of.is_removed).any(|of| {
-            of.info.role == BackendRole::Master || (of.health == Health::Up && of.log == log)
+            let is_shown = of.log == log || plant::is(Plant::ReplicasKeepFirstLog);
+            of.info.role == BackendRole::Master || (of.health == Health::Up && is_shown)
         })
     }
 

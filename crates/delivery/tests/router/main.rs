@@ -5,6 +5,8 @@
 mod support;
 
 mod pages;
+#[cfg(feature = "planted")]
+mod plants;
 mod probes;
 mod property;
 mod replicas;

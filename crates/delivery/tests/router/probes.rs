@@ -205,7 +205,7 @@ fn a_page_that_has_all_tells_how_far_its_backend_is() {
 
 /// Another exchange's node, listed as a replica: the same source number, epoch and places.
 #[test]
-fn a_replica_of_another_log_is_set_aside_until_it_is_of_the_masters() {
+pub(crate) fn a_replica_of_another_log_is_set_aside_until_it_is_of_the_masters() {
     let (own, other) = (SourceLog(7), SourceLog(8));
     let (mut router, mut remote) = stand_of_logs([(4, own), (6, other)]);
     // The replica answers first.
@@ -255,7 +255,7 @@ fn recs_of(router: &mut Router, remote: &mut Remote, start: Nanos) -> Vec<u64> {
 }
 
 #[test]
-fn stores_of_no_log_are_not_compared() {
+pub(crate) fn stores_of_no_log_are_not_compared() {
     for logs in [[SourceLog(7), SourceLog::NONE], [SourceLog::NONE, SourceLog(8)]] {
         let (mut router, mut remote) = stand_of_logs([(4, logs[0]), (4, logs[1])]);
         for id in [BackendId(0), BackendId(1)] {
@@ -268,7 +268,7 @@ fn stores_of_no_log_are_not_compared() {
 
 /// A router that knows one store alone takes its log for the source's; the master corrects it.
 #[test]
-fn a_reader_that_another_exchange_served_begins_again_when_the_master_is_heard_of() {
+pub(crate) fn a_reader_that_another_exchange_served_begins_again_when_the_master_is_heard_of() {
     let (mut router, mut remote) = stand_of_logs([(4, SourceLog(7)), (6, SourceLog(8))]);
     router.backend_down(BackendId(0));
     let first = answers(&mut router, &mut remote, Entitlement::all(), &[]);
@@ -284,7 +284,7 @@ fn a_reader_that_another_exchange_served_begins_again_when_the_master_is_heard_o
 
 /// Replicas behind a router that has no master may all go over to a new exchange.
 #[test]
-fn replicas_without_a_master_take_the_router_over_to_a_new_log() {
+pub(crate) fn replicas_without_a_master_take_the_router_over_to_a_new_log() {
     let (old, new) = (SourceLog(7), SourceLog(8));
     let mut router = Router::new(RouterConfig::default(), sealer(1));
     let mut remote = Remote::default();

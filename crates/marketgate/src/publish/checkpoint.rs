@@ -23,6 +23,7 @@ use weir_types::state_bytes::{StateBytes, put_number};
 use weir_types::{Epoch, Position};
 
 use super::numbers::Numbers;
+use crate::plant::{self, Plant};
 
 /// The version of the format.
 const VERSION: u64 = 1;
@@ -109,7 +110,8 @@ impl PublishCheckpoint {
             return Some(PastRetention { from: self.next, to: first - 1 });
         }
         let epoch = self.publication.epoch();
-        if !events.epochs().has(epoch, self.position) {
+        let is_taken = plant::is(Plant::MarketOfLostEvents);
+        if !events.epochs().has(epoch, self.position) && !is_taken {
             return Some(LostEvents(epoch));
         }
         if self.next == first {
@@ -165,7 +167,10 @@ pub fn load<D: Disk>(
 ) -> Result<Option<PublishCheckpoint>, DiskError> {
     let PublishedLog { mut events, event_count, calendar } = log;
     store.remove_after(Position(event_count))?;
-    let found = store.list()?;
+    let mut found = store.list()?;
+    if plant::is(Plant::NewestMarketFirst) {
+        found.reverse();
+    }
     if found.len() < KEEP && events.next_record() == 1 {
         return Ok(None);
     }

@@ -19,6 +19,7 @@ use super::checkpoint::{Behind, KEEP, PublishCheckpoint, put_state};
 use super::event_publisher::{EventPublisher, EventPublisherParts, ReadOutcome};
 use super::figures::PublishFigures;
 use super::numbers::Numbers;
+use crate::plant::{self, Plant};
 
 /// The maximum number of events of one duty cycle.
 const EVENTS_MAX: usize = 512;
@@ -122,7 +123,9 @@ impl<D: Disk> PublishCheckpoints<D> {
         while self.written.len() > KEEP {
             self.written.pop_front();
         }
-        self.kept.set(self.written.front().map_or(event, |oldest| *oldest) + 1);
+        let oldest = self.written.front().copied();
+        let oldest = oldest.filter(|_| !plant::is(Plant::MarketHoldsSinceNewest));
+        self.kept.set(oldest.unwrap_or(event) + 1);
         self.figures.counters.checkpoint_event.store(event, Ordering::Relaxed);
         tracing::info!(event, bytes = state.len(), "market checkpoint written");
         if self.retry.take().is_some() {
@@ -134,8 +137,10 @@ impl<D: Disk> PublishCheckpoints<D> {
     /// Tells a failure, the first of several with a line. The events are let go: a market whose
     /// checkpoints are too old begins anew with the engine's book.
     fn failed(&mut self, error: &DiskError, now: Nanos) {
-        self.kept.set(u64::MAX);
-        self.written.clear();
+        if !plant::is(Plant::FailedMarketHoldsEvents) {
+            self.kept.set(u64::MAX);
+            self.written.clear();
+        }
         self.figures.counters.checkpoint_failures.fetch_add(1, Ordering::Relaxed);
         if self.retry.replace(Nanos(now.0 + RETRY_INTERVAL)).is_none() {
             tracing::error!(%error, "no market checkpoint is written until this ends");
@@ -179,6 +184,7 @@ mod tests {
     use weir_log::tail::TailHandle;
     use weir_log::{EventAppend, EventLog, EventLogConfig, TailConfig, tail_in};
     use weir_partition::event_reader::EventReader;
+    use weir_partition::holds::Holds;
     use weir_types::{Epoch, Epochs, InstrumentId, PartitionId, Phase, PhaseCause, SessionId};
     use weir_wire::event::PhaseChanged;
     use weir_wire::{Event, PlainEvent};
@@ -238,13 +244,26 @@ mod tests {
         }
 
         fn agent(&self, begins_with: Option<PublishCheckpoint>) -> PublishCheckpoints<ThreadDisk> {
+            self.agent_holding(begins_with, &Holds::default())
+        }
+
+        /// Takes the place of the store's temporary file, so that no checkpoint can be begun.
+        fn fill_store(&self) {
+            std::fs::create_dir(self.path("publisher").join("snapshot.part")).unwrap();
+        }
+
+        fn agent_holding(
+            &self,
+            begins_with: Option<PublishCheckpoint>,
+            holds: &Holds,
+        ) -> PublishCheckpoints<ThreadDisk> {
             let partition = Arc::new(PartitionFigures::default());
             partition.counters.event_in_files.store(EVENTS, Ordering::Relaxed);
             PublishCheckpoints::new(PublishCheckpointParts {
                 store: self.store(),
                 events: EventPublisherParts {
                     partition_id: HERE,
-                    events: self.events(1),
+                    events: self.events(1).holding(holds, "publisher"),
                     begins_with,
                     event_count: EVENTS,
                     calendar: midnight(),
@@ -297,6 +316,44 @@ mod tests {
         work(&mut agent);
         assert_eq!(rig.store().list().unwrap(), [Position(12), Position(18)]);
         assert_eq!(rig.store().load(Position(18)).unwrap().unwrap(), bytes);
+    }
+
+    #[test]
+    fn the_events_since_the_older_of_two_checkpoints_are_kept_and_none_once_one_fails() {
+        let rig = Rig::new(epochs(&[]));
+        let holds = Holds::default();
+        let mut agent = rig.agent_holding(None, &holds);
+        let least = || holds.least().expect("a reader holds").from;
+        let mut kept = vec![least()];
+        while agent.do_work(Nanos(1)) > 0 {
+            kept.push(least());
+        }
+        kept.dedup();
+        assert_eq!(kept, [1, 7, 13], "all, then those behind the older of two");
+        // Where none can be written, no event waits for one, but those that are to be read.
+        rig.fill_store();
+        let mut failing = rig.agent_holding(None, &holds);
+        drop(agent);
+        assert_eq!(least(), 1);
+        assert!(failing.do_work(Nanos(1)) > 0);
+        assert!(failing.retry.is_some(), "it has failed");
+        assert_eq!(least(), 7);
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn every_planted_bug_of_market_checkpoints_is_found() {
+        let tests = [
+            a_checkpoint_with_events_that_its_epoch_lost_is_passed_over,
+            a_start_begins_with_the_older_of_two_checkpoints_and_the_next_are_the_same,
+            the_events_since_the_older_of_two_checkpoints_are_kept_and_none_once_one_fails,
+        ];
+        for plant in Plant::ALL {
+            plant::set(Some(*plant));
+            let is_found = tests.iter().any(|test| std::panic::catch_unwind(test).is_err());
+            plant::set(None);
+            assert!(is_found, "{plant:?}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use weir_types::{Nanos, PartitionId, Position};
 use super::store::{SealedSegment, SegmentArchive, read_header, segment_names};
 use super::{ArchiveError, ArchivePlaces};
 use crate::PartitionFigures;
+use crate::plant::{self, Plant};
 
 /// The pause between looks for segments to store: 1 s.
 const LOOK_INTERVAL: u64 = 1_000_000_000;
@@ -134,7 +135,9 @@ impl<L: Disk, A: Disk> ArchiveAgent<L, A> {
             let kind = log.kind;
             let wanted = self.places.wanted(kind);
             // Where both are one, a segment with marks alone may begin there too.
-            if wanted == Position::NONE || wanted < self.places.stored(kind) {
+            let stored = self.places.stored(kind);
+            let is_passed = wanted == stored && plant::is(Plant::ArchiveMarksPassedOver);
+            if wanted == Position::NONE || wanted < stored || is_passed {
                 continue;
             }
             let names = log.unstored()?;

@@ -47,7 +47,8 @@ impl ArchiveGate {
     pub(crate) fn pass(&mut self, log: LogAtGate<'_>, now: Nanos) -> Passed {
         let LogAtGate { kind, segments, free } = log;
         let pause_ends = Nanos(now.0.saturating_add(START_PAUSE.0));
-        let may_give_up = now >= *self.may_give_up_at.get_or_insert(pause_ends);
+        let may_give_up = now >= *self.may_give_up_at.get_or_insert(pause_ends)
+            || plant::is(Plant::ArchiveGivenUpAtOnce);
         self.places.want(kind, free.before);
         let stored = self.places.stored(kind);
         if plant::is(Plant::RemovedUnstored) || stored > free.before {
@@ -96,7 +97,11 @@ pub(crate) struct LogAtGate<'a> {
 /// at `stored`. One that has only marks begins where the next one does; both stay then.
 fn last_whole(segments: &[RetainedSegment], stored: Position) -> Position {
     let sharing = segments.iter().filter(|segment| segment.first_position == stored).count();
-    if sharing > 1 { Position(stored.0 - 1) } else { stored }
+    if sharing > 1 && !plant::is(Plant::ArchiveMarksUncounted) {
+        Position(stored.0 - 1)
+    } else {
+        stored
+    }
 }
 
 #[cfg(test)]
@@ -124,5 +129,47 @@ mod tests {
         assert_eq!(upto(&mut gate), Position(9), "nobody knows whether the second one is stored");
         places.tell_stored(kind, Position(20));
         assert_eq!(upto(&mut gate), Position(10));
+    }
+
+    #[test]
+    fn nothing_is_given_up_before_the_archive_could_say_what_it_has() {
+        let segment = |first| RetainedSegment {
+            first_position: Position(first),
+            bytes: 100,
+            log_time_before: Nanos(0),
+        };
+        let segments = [1, 10, 20, 30].map(segment);
+        let mut gate = ArchiveGate::new(ArchivePlaces::default(), Some(150));
+        let kind = SegmentKind::Event;
+        let free = Surplus { before: Position(30), bytes: 0, held_bytes: 0 };
+        let mut pass = |at| gate.pass(LogAtGate { kind, segments: &segments, free }, Nanos(at));
+        for at in [1, START_PAUSE.0] {
+            let passed = Passed { upto: Position(0), waiting_bytes: 300, lost_bytes: 0 };
+            assert_eq!(pass(at), passed, "at {at}");
+        }
+        let passed = Passed { upto: Position(20), waiting_bytes: 100, lost_bytes: 200 };
+        assert_eq!(pass(1 + START_PAUSE.0), passed);
+        assert_eq!(pass(2 + START_PAUSE.0), Passed { lost_bytes: 0, ..passed }, "counted once");
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bugs_of_the_gate_are_found() {
+        let tests: [(Plant, fn()); 2] = [
+            (
+                Plant::ArchiveMarksUncounted,
+                a_segment_with_marks_alone_stays_until_the_archive_has_passed_it,
+            ),
+            (
+                Plant::ArchiveGivenUpAtOnce,
+                nothing_is_given_up_before_the_archive_could_say_what_it_has,
+            ),
+        ];
+        for (plant, test) in tests {
+            plant::set(Some(plant));
+            let found = std::panic::catch_unwind(test);
+            plant::set(None);
+            assert!(found.is_err(), "{plant:?}");
+        }
     }
 }

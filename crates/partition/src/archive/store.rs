@@ -148,7 +148,9 @@ impl<D: Disk> SegmentArchive<D> {
         let name = segment.archived_name();
         if holds(&mut self.disk, &name, &segment.bytes)? {
             // The name may be newer than the last sync, if a step before this one failed.
-            self.disk.sync_dir()?;
+            if !plant::is(Plant::ArchiveNameUnsynced) {
+                self.disk.sync_dir()?;
+            }
             return Ok(0);
         }
         match self.store_as(&name, segment) {

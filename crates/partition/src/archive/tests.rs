@@ -22,19 +22,45 @@ const SECOND: u64 = 1_000_000_000;
 /// text: some 50 in a segment.
 fn log_of(count: u64, text: &str) -> SimDisk {
     let disk = SimDisk::new(1);
-    let config = LogConfig {
-        durability: Durability::Disk,
-        segment_bytes: 8_192,
-        ..LogConfig::new(HERE, LOG_ID)
-    };
-    let (mut log, _) = EmbeddedLog::open(config, disk.clone()).unwrap();
-    for number in 1..=count {
+    let (mut log, _) = EmbeddedLog::open(config(), disk.clone()).unwrap();
+    append(&mut log, 1..=count, text);
+    log.flush_blocking().unwrap();
+    disk.after_process_crash()
+}
+
+fn config() -> LogConfig {
+    LogConfig { durability: Durability::Disk, segment_bytes: 8_192, ..LogConfig::new(HERE, LOG_ID) }
+}
+
+fn append(log: &mut EmbeddedLog<SimDisk>, numbers: std::ops::RangeInclusive<u64>, text: &str) {
+    for number in numbers {
         let mut batch = Batch::new();
         assert_eq!(batch.push(entry(number, text).as_bytes()), Push::Taken);
         assert!(matches!(log.append(log.epoch(), Nanos(number), &batch), Append::At { .. }));
     }
-    log.flush_blocking().unwrap();
-    disk.after_process_crash()
+}
+
+/// Returns a log of ten entries and closing marks that fill the rest of its first segment, a second
+/// one with marks alone, and 190 entries from the third on: the second and the third begin at the
+/// same position.
+fn log_with_marks_alone(text: &str) -> SimDisk {
+    let mut disk = SimDisk::new(1);
+    let mut last = 0;
+    while last < 200 {
+        let (mut log, _) = EmbeddedLog::open(config(), disk.clone()).unwrap();
+        let upto = if last == 0 { 10 } else { 200 };
+        if last == 0 || names_of(&disk).len() == 3 {
+            append(&mut log, last + 1..=upto, text);
+            last = upto;
+        }
+        log.close().unwrap();
+        drop(log);
+        disk = disk.after_process_crash();
+    }
+    let begins: Vec<_> = names_of(&disk).iter().map(|name| first_of(name)).collect();
+    assert_eq!(begins[..3], [1, 11, 11]);
+    assert!(begins.len() > 4 && begins[3] > 11, "{begins:?}");
+    disk
 }
 
 fn entry(number: u64, text: &str) -> String {
@@ -305,6 +331,38 @@ fn segments_are_stored_as_far_as_they_are_asked_for() {
 }
 
 #[test]
+fn a_segment_with_marks_alone_is_stored_and_the_one_that_begins_where_it_does() {
+    let (log, archive) = (log_with_marks_alone("a"), SimDisk::new(2));
+    let mut world = World::new(&log, &archive);
+    // Everything before the position at which both begin, and nobody knows whether both are meant.
+    world.want(1);
+    world.run(0..2);
+    assert_eq!((world.stored(), archive.usage().file_count), (Position(11), 2));
+    world.want(3);
+    world.run(2..4);
+    assert_eq!((world.stored(), archive.usage().file_count), (world.begins(3), 3));
+    assert!(!world.is_failing());
+    // A start that finds the first of the two goes on with the second.
+    let marks = sealed(&log, 1).archived_name();
+    let lacking = archive.after_process_crash();
+    lacking.clone().remove(&sealed(&log, 2).archived_name()).unwrap();
+    for begun in [&lacking, &archive] {
+        let mut next = World::new(&log, begun);
+        next.want(3);
+        next.run(0..2);
+        assert_eq!((next.stored(), begun.usage().file_count), (next.begins(3), 3));
+    }
+    for name in &names_of(&log)[..3] {
+        log.clone().remove(name).unwrap();
+    }
+    check_whole(&log, &archive, 200, "a");
+    // Without the marks the chain of frames is broken, although no entry is missing.
+    archive.clone().remove(&marks).unwrap();
+    let error = whole(&log, &archive).err().expect("a gap");
+    assert!(matches!(error, ArchiveError::Gap { last: Position(10), .. }), "{error}");
+}
+
+#[test]
 fn a_full_archive_stores_nothing_until_it_has_room_and_tells() {
     let (log, archive) = (log_of(400, "a"), SimDisk::new(2));
     let mut world = World::new(&log, &archive);
@@ -396,5 +454,17 @@ mod planted {
     #[test]
     fn the_planted_bug_of_an_unseen_gap_is_found() {
         assert!(is_found(Plant::ArchiveGapUnseen, a_gap_in_the_archive_is_named));
+    }
+
+    #[test]
+    fn the_planted_bug_of_a_segment_of_marks_that_is_passed_over_is_found() {
+        let test = a_segment_with_marks_alone_is_stored_and_the_one_that_begins_where_it_does;
+        assert!(is_found(Plant::ArchiveMarksPassedOver, test));
+    }
+
+    #[test]
+    fn the_planted_bug_of_a_name_that_is_not_made_durable_again_is_found() {
+        let test = a_segment_that_is_stored_twice_is_the_same_file;
+        assert!(is_found(Plant::ArchiveNameUnsynced, test));
     }
 }

@@ -11,6 +11,7 @@ use weir_runtime::civil::utc;
 use weir_types::{KillScope, MassCancelScope, MatchId, PartitionId, Phase};
 
 use super::{AdminArgs, AdminCommand, CalendarArgs, CancelArgs, ScheduleArgs, define, name_of};
+use crate::plant::{self, Plant};
 use crate::trading::history;
 
 /// Returns when the command needs no consent, or has it.
@@ -63,10 +64,13 @@ fn effect(args: &AdminArgs) -> anyhow::Result<Option<String>> {
         AdminCommand::Phase { instrument, phase, .. } => stopped(args, instrument, *phase)?,
         AdminCommand::Bust { match_id, partition } => {
             let of = partition.map_or_else(String::new, |id| format!(" of partition {id}"));
-            let trade = traded(args, *partition, *match_id);
+            let trade = match plant::is(Plant::BustUnseen) {
+                true => String::new(),
+                false => format!(", {}", traded(args, *partition, *match_id)),
+            };
             Some(format!(
-                "this takes trade {match_id}{of} back, {trade}: cash and lots return, and both \
-                 sides are told"
+                "this takes trade {match_id}{of} back{trade}: cash and lots return, and both sides \
+                 are told"
             ))
         }
         AdminCommand::Schedule(schedule) => scheduled(args, schedule)?,
@@ -94,18 +98,22 @@ fn scheduled(args: &AdminArgs, of: &ScheduleArgs) -> anyhow::Result<Option<Strin
     }
     let names = [of.instrument.clone()];
     let (Some(phase), Some(at)) = (of.phase, &of.at) else {
+        if plant::is(Plant::ClearUnasked) {
+            return Ok(None);
+        }
         return Ok(Some(format!("this forgets {}", forgotten(args, &names)?)));
     };
     let is_relative = at.starts_with('+');
     let at = utc(super::time_of(at)?);
     let when = if is_relative { format!("about {at}") } else { at };
     let effect = stopped(args, &of.instrument, phase)?;
+    let effect = effect.filter(|_| !plant::is(Plant::ScheduledStopUnasked));
     Ok(effect.map(|effect| format!("{effect}, at {when}")))
 }
 
 /// Returns the effect of a calendar that replaces what is filed.
 fn replaced(args: &AdminArgs, of: &CalendarArgs) -> anyhow::Result<Option<String>> {
-    if !of.replace || of.dry_run {
+    if !of.replace || of.dry_run || plant::is(Plant::ReplaceUnasked) {
         return Ok(None);
     }
     let changes = super::changes_of(of)?;
@@ -124,7 +132,7 @@ fn replaced(args: &AdminArgs, of: &CalendarArgs) -> anyhow::Result<Option<String
 fn forgotten(args: &AdminArgs, names: &[String]) -> anyhow::Result<String> {
     let page = args.login.endpoint.status()?;
     let filed = define::trading(&page.json, "filed_changes").into_iter().map(|(_, count)| count);
-    let filed = filed.reduce(u64::saturating_add);
+    let filed = filed.reduce(u64::saturating_add).filter(|_| !plant::is(Plant::ForgottenUncounted));
     let (count, symbols) = symbols_of(args, names)?;
     let is_all = names.iter().any(|name| name == "all");
     Ok(match filed {
@@ -172,7 +180,115 @@ fn within(partition: Option<u16>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpListener};
+
+    use clap::Parser as _;
+
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: AdminArgs,
+    }
+
+    /// Serves the status page of a node with two instruments and five filed changes.
+    fn serve_page() -> SocketAddr {
+        let instrument = |id: u32| {
+            serde_json::json!({
+                "id": id, "symbol": format!("WEIR{id}"), "price_exponent": -2, "partition": 1,
+            })
+        };
+        let page = serde_json::json!({
+            "instruments": [instrument(1), instrument(2)],
+            "partitions": [{ "id": 0, "filed_changes": 9 }, { "id": 1, "filed_changes": 5 }],
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let body = page.to_string();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _asked = stream.read(&mut [0; 1_024]).unwrap();
+                stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
+            }
+        });
+        address
+    }
+
+    /// Returns the effect of a command of which consent is asked.
+    fn effect_of(http: SocketAddr, words: &[&str]) -> Option<String> {
+        let (http, key) = (http.to_string(), "00".repeat(32));
+        // Nothing listens on the node's own address.
+        let login = ["admin", "--http", &http, "--node", "127.0.0.1:1", "--key", &key];
+        let line = Line::try_parse_from(login.iter().chain(words)).unwrap();
+        effect(&line.args).unwrap()
+    }
+
+    #[test]
+    fn a_later_stop_of_all_and_the_removal_of_filed_changes_are_asked_about() {
+        let page = serve_page();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let calendar = "utc_offset = '+00:00'\ndays = ['mon']\n\
+                        phase = [{ at = '08:00', name = 'continuous' }, { at = '17:30', name = \
+                        'closed' }]\n";
+        std::fs::write(file.path(), calendar).unwrap();
+        let file = file.path().to_str().unwrap();
+        let of_calendar = ["calendar", file, "--days", "7", "--from", "2100-01-04"];
+        let replace = [&of_calendar[..], &["--replace"]].concat();
+        let at = ["--at", "2100-01-04T08:00:00Z"];
+        let until_then = "at 2100-01-04T08:00:00Z";
+        let forgets =
+            "this forgets all 5 filed changes of phase of all 2 instruments: WEIR1, WEIR2";
+        for (words, want) in [
+            (
+                [&["schedule", "all", "halted"][..], &at].concat(),
+                format!("this makes all 2 instruments halted: WEIR1, WEIR2, {until_then}"),
+            ),
+            (
+                [&["schedule", "all", "closed"][..], &at].concat(),
+                format!("this makes all 2 instruments closed: WEIR1, WEIR2, {until_then}"),
+            ),
+            (vec!["schedule", "all", "--clear"], forgets.to_owned()),
+            (replace.clone(), format!("{forgets}; then it files 2 for each, from 2100-01-04T08")),
+        ] {
+            let effect = effect_of(page, &words).expect("it is asked about");
+            assert!(effect.starts_with(&want), "{words:?}: {effect}");
+        }
+        for words in [
+            [&["schedule", "all", "continuous"][..], &at].concat(),
+            [&["schedule", "WEIR1", "halted"][..], &at].concat(),
+            vec!["schedule", "WEIR1", "--clear"],
+            of_calendar.to_vec(),
+            [&replace[..], &["--dry-run"]].concat(),
+        ] {
+            assert_eq!(effect_of(page, &words), None, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_bust_says_its_trade_or_the_reason_why_it_cannot() {
+        let effect = effect_of(serve_page(), &["bust", "7"]).expect("it is asked about");
+        let want = "this takes trade 7 back, whose reports cannot be read (";
+        assert!(effect.starts_with(want), "{effect}");
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn every_planted_bug_of_consents_is_found() {
+        let tests = [
+            a_later_stop_of_all_and_the_removal_of_filed_changes_are_asked_about,
+            a_bust_says_its_trade_or_the_reason_why_it_cannot,
+        ];
+        for plant in Plant::ALL {
+            plant::set(Some(*plant));
+            let is_found = tests.iter().any(|test| std::panic::catch_unwind(test).is_err());
+            plant::set(None);
+            assert!(is_found, "{plant:?}");
+        }
+    }
 
     #[test]
     fn only_a_yes_is_consent() {
