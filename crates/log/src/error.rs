@@ -45,6 +45,9 @@ pub enum LogError {
         /// The first frame that is missing.
         frame: u64,
     },
+    /// A log that is in use has no segment in its directory: somebody has moved its files.
+    #[error("the log's directory has no segment of it")]
+    NoSegment,
     /// The format is newer than this program.
     #[error("{file} has format version {version}; this program reads up to {known}")]
     NewerFormat {

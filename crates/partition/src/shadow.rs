@@ -396,6 +396,9 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         let segments = retained_segments(&mut disk, SegmentKind::Command);
         let segments = segments.map_err(ShadowError::Retention)?;
         self.segments = Some(disk);
+        if segments.is_empty() {
+            return Err(ShadowError::Retention(LogError::NoSegment));
+        }
         let time = self.clock.at(times);
         let of_kind = |kind, limits| Ageing { kind, limits, time, now: times.now };
         let ageing = of_kind(SegmentKind::Command, limits.of_commands());

@@ -473,6 +473,29 @@ fn a_look_at_the_retention_opens_no_directory_again() {
 }
 
 #[test]
+fn a_log_whose_files_were_moved_keeps_what_it_has_and_the_shadow_says_so() {
+    let mut world = world(100, u64::MAX);
+    let now = world.has_applied(100, 1);
+    let names: Vec<_> = retained_names(&mut world.commands);
+    for name in &names {
+        world.commands.rename(name, &format!("{name}.moved")).unwrap();
+    }
+    world.agent.retain(Nanos(now));
+    assert_eq!(world.agent.troubles, [Trouble::Retention]);
+    for name in &names {
+        world.commands.rename(&format!("{name}.moved"), name).unwrap();
+    }
+    world.agent.retain(Nanos(now));
+    assert_eq!(world.agent.troubles, []);
+}
+
+fn retained_names(disk: &mut SimDisk) -> Vec<String> {
+    let mut names = disk.list().unwrap();
+    names.retain(|name| name.ends_with(SegmentKind::Command.suffix()));
+    names
+}
+
+#[test]
 fn without_limits_all_is_kept() {
     let mut world = world(1_000, 100);
     let now = world.has_applied(500, 1);
