@@ -437,6 +437,7 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::SourceAck(m) => m.session_id,
         NodeMessage::SourceGap(m) => m.session_id,
         NodeMessage::SourceReject(m) => m.session_id,
+        NodeMessage::SourceReset(m) => m.session_id,
         NodeMessage::FollowState(m) => m.session_id,
         NodeMessage::SnapshotChunk(m, _) => m.session_id,
         NodeMessage::SubscriptionDone(m) => m.session_id,

@@ -113,6 +113,7 @@ pub(crate) fn answer(
             | ClientMessage::DropCopyRequest(_)
             | ClientMessage::OpenSource(_)
             | ClientMessage::FollowSource(_)
+            | ClientMessage::ResetSource(_)
             | ClientMessage::SourceBatch(..)
             | ClientMessage::CreateSubscription(..)
             | ClientMessage::SubscriptionRequest(..)

@@ -1,7 +1,7 @@
 //! The messages that a delivery store sends to the writer of a source.
 
 use weir_wire::NodeMessage;
-use weir_wire::ingest::{SourceAck, SourceGap, SourceOpened, SourceReject};
+use weir_wire::ingest::{SourceAck, SourceGap, SourceOpened, SourceReject, SourceReset};
 
 /// A message of the store for the writer of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum SourceMessage {
     Gap(SourceGap),
     /// A source was not opened, or a batch refused.
     Reject(SourceReject),
+    /// A source was reset: for the operator who asked.
+    Reset(SourceReset),
 }
 
 impl SourceMessage {
@@ -25,6 +27,7 @@ impl SourceMessage {
             NodeMessage::SourceAck(ack) => SourceMessage::Ack(*ack),
             NodeMessage::SourceGap(gap) => SourceMessage::Gap(*gap),
             NodeMessage::SourceReject(reject) => SourceMessage::Reject(*reject),
+            NodeMessage::SourceReset(reset) => SourceMessage::Reset(*reset),
             _ => return None,
         })
     }

@@ -36,6 +36,7 @@ use crate::plant::{self, Plant};
 use crate::store::{OrderStore, Resync};
 use crate::token::{SourceCursor, TokenError, TokenSealer};
 
+mod away;
 pub mod listing;
 pub mod older;
 
@@ -161,6 +162,8 @@ struct Reader {
     head: PageHead,
     scope: Option<Scope>,
     refusal: Option<Reason>,
+    /// The reason for which its fetch is rejected: its store cannot be read for now.
+    turned_away: Option<Reason>,
     /// The place from which it goes on, and the epoch in which it got there: an epoch may end, at
     /// an earlier place, while the reader waits ahead of the store.
     after: ChangeId,
@@ -383,6 +386,7 @@ impl Desk {
             },
             scope: None,
             refusal: None,
+            turned_away: None,
             after: ChangeId::START,
             epoch: self.store.epoch(),
             seen: Seq(0),
@@ -701,9 +705,10 @@ impl Desk {
     /// Reads the rows for a reader, serves or parks it, and returns the cost in entries.
     fn visit(&mut self, slot: u32, round: &mut Round<'_, impl PageSink>) -> i64 {
         let mut reader = self.readers[slot as usize].take().expect("visited readers are seated");
-        let (visit, cost) = match (reader.refusal, reader.scope) {
-            (None, Some(scope)) => self.look(&mut reader, &scope, round),
-            (reason, _) => {
+        let (visit, cost) = match (reader.turned_away, reader.refusal, reader.scope) {
+            (Some(reason), ..) => (self.send_away(&reader, reason, round), 1),
+            (None, None, Some(scope)) => self.look(&mut reader, &scope, round),
+            (None, reason, _) => {
                 let reason = reason.expect("a reader without a scope is refused");
                 (self.refuse(&reader, reason, round), 1)
             }

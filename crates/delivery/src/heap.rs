@@ -18,7 +18,9 @@ use crate::chunk::ChunkedArray;
 /// Bytes of a slab.
 pub(crate) const SLAB_LEN: usize = 64 * 1024;
 /// Block sizes. The first holds a row without attributes, the last a row with the most attributes.
-const CLASSES: [u16; 11] = [168, 192, 256, 320, 384, 448, 512, 576, 640, 704, 768];
+const CLASSES: [u16; CLASS_COUNT] = [168, 192, 256, 320, 384, 448, 512, 576, 640, 704, 768];
+/// The number of block sizes.
+pub(crate) const CLASS_COUNT: usize = 11;
 /// The longest row.
 pub(crate) const BLOCK_LEN_MAX: usize = CLASSES[CLASSES.len() - 1] as usize;
 /// Empty slabs that keep their memory, at most.
@@ -32,7 +34,7 @@ const NO_BLOCK: u16 = u16::MAX;
 
 /// Returns the smallest class that holds `len` bytes.
 #[inline]
-fn class_of(len: usize) -> usize {
+pub(crate) fn class_of(len: usize) -> usize {
     debug_assert!(len <= BLOCK_LEN_MAX, "{len} bytes fit no block");
     match len {
         0..=168 => 0,
@@ -229,6 +231,25 @@ impl Heap {
     #[inline]
     pub(crate) fn is_fit(&self, block: Block, len: usize) -> bool {
         usize::from(self.slabs.get(block.slab()).class) == class_of(len)
+    }
+
+    /// Returns the class of a block.
+    pub(crate) fn class_at(&self, block: Block) -> usize {
+        usize::from(self.slabs.get(block.slab()).class)
+    }
+
+    /// Returns the bytes of a class's block.
+    pub(crate) fn block_len(class: usize) -> u64 {
+        u64::from(CLASSES[class])
+    }
+
+    /// True when [`Heap::take`] finds so many blocks of each class without an allocation.
+    pub(crate) fn holds_all(&self, counts: &[u32; CLASS_COUNT]) -> bool {
+        let slabs = counts.iter().zip(self.free_counts).zip(CLASSES).map(|((count, free), len)| {
+            let per_slab = SLAB_LEN as u32 / u32::from(len);
+            count.saturating_sub(free).div_ceil(per_slab)
+        });
+        slabs.sum::<u32>() <= self.spare_count
     }
 
     /// True when `len` bytes fit in this block.

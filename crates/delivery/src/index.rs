@@ -404,6 +404,14 @@ impl Index {
         })
     }
 
+    /// True when each of these keys has a ring.
+    pub(crate) fn has_rings(&self, keys: &Keys) -> bool {
+        Kind::KEYED
+            .into_iter()
+            .filter(|kind| self.kinds.contains(*kind))
+            .all(|kind| self.by_value[kind as usize].contains_key(&kind.value(keys)))
+    }
+
     /// Returns the bytes that the rings will still request when the `order_count` orders in them
     /// change, less the bytes that they have.
     pub(crate) fn growth_bytes(&self, order_count: u64) -> u64 {

@@ -374,7 +374,7 @@ impl OrderStore {
     }
 
     fn take_block(&mut self, len: usize) -> Block {
-        match self.is_tight {
+        match self.is_tight && !self.is_room_made {
             true => self.heap.take_held(len).expect("room was made"),
             false => self.heap.take(len),
         }

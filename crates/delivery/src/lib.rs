@@ -5,6 +5,7 @@
 //! pages; more readers need more stores, not locks.
 //!
 //! * [`store`]: the latest state of each order.
+//! * [`bounds`]: the bounds on the numbers of outside cores.
 //! * [`ingest`]: taking in changes; [`memory`]: the memory that a store uses, and its limit.
 //! * [`export`]: the store's entries in order, for an archive that keeps them longer.
 //! * `ahead`: prefetching, which makes a batch of changes cheaper than the same changes one by one.
@@ -21,6 +22,7 @@
 
 mod ahead;
 mod bits;
+pub mod bounds;
 mod capture;
 mod chunk;
 pub mod credit;
@@ -35,10 +37,12 @@ pub mod model;
 pub mod page;
 pub mod plant;
 mod records;
+mod repeats;
 pub mod replay;
 mod resend;
 mod restore;
 pub mod ring;
+mod room;
 pub mod router;
 mod row;
 pub mod snapshot;

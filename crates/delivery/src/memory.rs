@@ -12,7 +12,8 @@
 //! ```
 //! An order that is new, longer or has other keys also leaves room for the rings to grow as the
 //! orders in them change, so that a full store still takes in changes that need no memory of their
-//! own. A refused event may be sent again: each attempt removes more ended orders.
+//! own. A refused event may be sent again: each attempt removes more ended orders. Batches of
+//! outside cores are taken as a whole or not at all (`room.rs`).
 
 use crate::index::{KIND_COUNT, Kind};
 use crate::ingest::{Change, IngestError};
@@ -21,9 +22,9 @@ use crate::store::OrderStore;
 /// More bytes than one event can make a store request.
 pub const EVENT_GROWTH_MAX: u64 = 3 << 19;
 /// Ended orders removed early per event, at most.
-const EARLY_STEPS: u32 = 64;
+pub(crate) const EARLY_STEPS: u32 = 64;
 /// Rings of keys without orders visited per event while memory is short.
-const FREE_STEPS: u32 = 4;
+pub(crate) const FREE_STEPS: u32 = 4;
 
 /// The memory that a store has requested from the allocator, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl OrderStore {
     /// Makes room for a change, by the table above. This may remove the change's own record.
     #[inline]
     pub(crate) fn make_room(&mut self, change: &Change<'_>) -> Result<(), IngestError> {
-        if self.config.bytes_max == u64::MAX {
+        if self.config.bytes_max == u64::MAX || self.is_room_made {
             return Ok(());
         }
         self.make_room_below(change)

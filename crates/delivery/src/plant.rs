@@ -1,6 +1,7 @@
-//! Planted bugs, which prove that the tests of stores and routers find bugs of their kind.
+//! Planted bugs, which prove that the tests of stores, of routers and of outside cores' streams find
+//! bugs of their kind.
 //!
-//! The router and the desk call [`is`] where a planted bug takes effect.
+//! The router, the desk, the stream and the store call [`is`] where a planted bug takes effect.
 
 weir_plant::plants! {
     /// A planted bug of order state.
@@ -15,5 +16,21 @@ weir_plant::plants! {
         NoLogIsAnother,
         /// A token of another log is taken.
         TokenOfOtherLogTaken,
+        /// The numbers of rows are not bounded.
+        NumbersUnbounded,
+        /// The last epoch of its type is opened.
+        EpochUnbounded,
+        /// A batch that comes again is not compared with the one that was taken.
+        RepeatsNotCompared,
+        /// A batch is taken when there is room for its first row.
+        RoomForOneRow,
+        /// A jump of record numbers is measured from the store's highest, not from the rows before.
+        JumpOfRowsMissed,
+        /// After a failure of the store, rows at places that it had taken are taken again.
+        PlacesForgotten,
+        /// After a failure of the store, tokens from before it are honoured.
+        TokensHonoured,
+        /// After a failure of the store, the highest record number so far is forgotten.
+        HighestForgotten,
     }
 }

@@ -29,6 +29,8 @@ pub(crate) const REC_JUMP_MAX: u64 = 1 << 25;
 const WINDOW_MAX: u64 = (REC_JUMP_MAX >> CHUNK_BITS) * 2;
 /// The approximate cost of a chunk in the map besides the chunk: its part of a node.
 const FAR_SIZE: usize = 32;
+/// The approximate cost of a chunk.
+pub(crate) const CHUNK_SIZE: u64 = (size_of::<Chunk>() + FAR_SIZE) as u64;
 /// Empty chunks that one removal removes at most.
 const FORGET_STEPS: usize = 8;
 
@@ -110,14 +112,26 @@ impl Records {
 
     /// True when `rec` is at most about [`REC_JUMP_MAX`] above the highest number so far.
     pub(crate) fn can_hold(&self, rec: Rec) -> bool {
-        let end = (self.highest.0 >> CHUNK_BITS) + 1;
-        self.highest.is_none() || rec.0 >> CHUNK_BITS <= end + (REC_JUMP_MAX >> CHUNK_BITS)
+        self.can_hold_after(rec, self.highest)
+    }
+
+    /// As [`Records::can_hold`], after numbers up to `highest` that are still to be inserted.
+    pub(crate) fn can_hold_after(&self, rec: Rec, highest: Rec) -> bool {
+        let highest = self.highest.max(highest);
+        let end = (highest.0 >> CHUNK_BITS) + 1;
+        highest.is_none() || rec.0 >> CHUNK_BITS <= end + (REC_JUMP_MAX >> CHUNK_BITS)
     }
 
     /// Records that numbers up to `rec` were given to records that are not kept: the next one is
     /// not far ahead.
     pub(crate) fn reach(&mut self, rec: Rec) {
         self.highest = self.highest.max(rec);
+    }
+
+    /// Returns the number of the chunk that inserting `rec` allocates; `None` if it allocates
+    /// nothing.
+    pub(crate) fn new_chunk(&self, rec: Rec) -> Option<u64> {
+        (!self.has_room(rec)).then_some(rec.0 >> CHUNK_BITS)
     }
 
     /// True when inserting `rec` allocates nothing.

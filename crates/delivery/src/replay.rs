@@ -5,10 +5,13 @@
 //! replica end in the same state as the original.
 //!
 //! ```text
-//! state     version u8, epoch u32, next batch u64, rows of it in the store u32, resend u8
-//!           (0 none, 1 due, 2 runs, 3 sweeps, 4 none: a log's records), its place, its seq u64,
-//!           its cursor u64; the place that rows must be above
+//! state     version u8, epoch u32, next batch u64, zero u32, resend u8 (0 none, 1 due, 2 runs,
+//!           3 sweeps, 4 none: a log's records, 5 needed), its place, its seq u64, its cursor u64;
+//!           the place that rows must be above
 //! ```
+//! The zero was once the number of rows of the next batch that the store had taken. A state with
+//! another number is not read: the log has the batch, if it was ever complete.
+//!
 //! The place of a resend that is due is the one behind which ends of orders are void and still in
 //! the store. States from before this rule have the start there, so that all ends count as void.
 //!
@@ -36,6 +39,8 @@ pub const STREAM_STATE_LEN: usize = 1 + 4 + 8 + 4 + 1 + 16 + 8 + 8 + 16;
 const VERSION: u8 = 1;
 /// The resend code of a log's stream, which has no resend.
 const LOG: u8 = 4;
+/// The resend code of a stream whose store failed.
+const NEEDED: u8 = 5;
 /// The place of a resend that is due when no change after it is void.
 const NOTHING_VOID: ChangeId = ChangeId { seq: Seq(u64::MAX), rec: Rec(u64::MAX) };
 
@@ -48,6 +53,10 @@ pub enum ReplayError {
     /// It was refused, although it was taken in once.
     #[error("the entry is refused: {0:?}")]
     Refused(Reason),
+    /// An operator reset the source: the store is to be replaced by that of
+    /// [`SourceStream::reset`], or asked for anew.
+    #[error("the entry resets the source")]
+    Reset,
     /// It is not the batch that is due.
     #[error("the entry is batch {got}, and {due} is due")]
     OutOfTurn {
@@ -63,6 +72,7 @@ impl SourceStream {
     pub fn put_state(&self, out: &mut Vec<u8>) {
         let (code, change_id, seq, cursor) = match self.resend {
             Resend::None => (if self.is_log { LOG } else { 0 }, ChangeId::START, Seq(0), Rec(0)),
+            Resend::Needed => (NEEDED, ChangeId::START, Seq(0), Rec(0)),
             Resend::Voiding(after) => (1, after, Seq(0), Rec(0)),
             Resend::Due => (1, NOTHING_VOID, Seq(0), Rec(0)),
             Resend::Running(before) => (2, before, Seq(0), Rec(0)),
@@ -71,7 +81,7 @@ impl SourceStream {
         out.push(VERSION);
         out.extend_from_slice(&self.epoch.0.to_le_bytes());
         out.extend_from_slice(&self.next.0.to_le_bytes());
-        out.extend_from_slice(&self.partial.to_le_bytes());
+        out.extend_from_slice(&0u32.to_le_bytes());
         out.push(code);
         put_change_id(change_id, out);
         out.extend_from_slice(&seq.0.to_le_bytes());
@@ -87,7 +97,7 @@ impl SourceStream {
             return None;
         }
         let (epoch, next) = (Epoch(from.u32()?), BatchNo(from.u64()?));
-        let (partial, code) = (from.u32()?, from.u8()?);
+        let (taken_count, code) = (from.u32()?, from.u8()?);
         let (before, seq, cursor) = (from.change_id()?, Seq(from.u64()?), Rec(from.u64()?));
         let above = from.change_id()?;
         let resend = match code {
@@ -96,11 +106,12 @@ impl SourceStream {
             1 => Resend::Voiding(before),
             2 => Resend::Running(before),
             3 => Resend::Sweeping { before, seq, cursor },
+            NEEDED => Resend::Needed,
             _ => return None,
         };
-        let is_state = from.0.is_empty() && !next.is_none();
+        let is_state = from.0.is_empty() && !next.is_none() && taken_count == 0;
         let mut stream = SourceStream::new(source, window);
-        (stream.epoch, stream.next, stream.partial) = (epoch, next, partial);
+        (stream.epoch, stream.next) = (epoch, next);
         (stream.resend, stream.above, stream.is_log) = (resend, above, code == LOG);
         is_state.then_some(stream)
     }
@@ -117,7 +128,8 @@ impl SourceStream {
     /// more or fewer of them, and so checks only what follows from the entries.
     ///
     /// # Errors
-    /// [`ReplayError`]; the store cannot be used after one.
+    /// [`ReplayError`]; the store cannot be used after one. With [`ReplayError::Reset`] nothing is
+    /// wrong.
     pub fn replay(&mut self, entry: &[u8], store: &mut OrderStore) -> Result<(), ReplayError> {
         let Framing::Frame { message: Ok(raw), .. } = next_frame(entry, SOURCE_FRAME_LEN_MAX)
         else {
@@ -125,6 +137,7 @@ impl SourceStream {
         };
         let replayed = match ClientMessage::decode(&raw) {
             Ok(ClientMessage::OpenSource(open)) => self.replay_open(&open, store),
+            Ok(ClientMessage::ResetSource(_)) => Err(ReplayError::Reset),
             Ok(ClientMessage::SourceBatch(batch, rows)) if self.is_log => {
                 self.replay_records(&batch, rows, store)
             }

@@ -69,6 +69,11 @@ impl OrderStore {
         self.step_count += 1;
     }
 
+    /// True when a record's number is not too far above those before, `highest` among them.
+    pub(crate) fn can_reach(&self, rec: Rec, highest: Rec) -> bool {
+        self.records.can_hold_after(rec, highest)
+    }
+
     /// Returns the order identifier of a record; `None` if the record never existed, is below the
     /// floor, or was deleted at or before `forgotten`: its number may then belong to another order.
     pub(crate) fn order_id_of(&self, rec: Rec, forgotten: ChangeId) -> Option<OrderId> {

@@ -11,6 +11,7 @@ use weir_wire::delivery::{OrderRow, RowFlags};
 use crate::capture::{chunk_crc, next_chain};
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 
+use crate::bounds::{check_place, check_rec};
 use crate::filter::Keys;
 use crate::index::Kind;
 use crate::row::{HISTORY_LEN, Row, SlotMeta, SlotState, row_len};
@@ -237,6 +238,12 @@ impl Restore {
         if row.flags != flags || !is_same || row.merged_count != 0 {
             return Err(self.entry("a row unlike its slot"));
         }
+        let checked = match meta.standing {
+            // The end of each resend is one `seq` above all rows and the ends before it.
+            SlotState::Tombstone => check_rec(row.rec),
+            _ => check_place(&row),
+        };
+        checked.map_err(|number| RestoreError::Number { chunk, number })?;
         let is_change_id = ChangeId::new(row.seq, row.rec) == meta.change_id && !row.rec.is_none();
         if !is_change_id || meta.change_id > self.store.head || meta.first > meta.change_id {
             return Err(self.entry("a place"));

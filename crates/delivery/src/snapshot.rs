@@ -29,6 +29,7 @@
 use weir_types::{AccountId, ChangeId, FirmId, InstrumentId, PartitionId, Rec, Seq};
 use weir_wire::DecodeError;
 
+use crate::bounds::RowNumber;
 use crate::filter::Keys;
 
 pub use crate::restore::Restore;
@@ -121,6 +122,14 @@ pub enum RestoreError {
         chunk: u32,
         /// The field and its error.
         error: DecodeError,
+    },
+    /// A row's number is beyond its bound.
+    #[error("chunk {chunk}: {number}")]
+    Number {
+        /// The chunk's number.
+        chunk: u32,
+        /// The field.
+        number: RowNumber,
     },
     /// The snapshot is of another source.
     #[error("a snapshot of partition {got} for the store of partition {want}")]

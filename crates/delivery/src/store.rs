@@ -126,6 +126,8 @@ pub struct OrderStore {
     pub(crate) attribute_bytes: u64,
     /// True when memory is short: nothing new is requested.
     pub(crate) is_tight: bool,
+    /// True while the rows of a batch are taken for all of which room was made.
+    pub(crate) is_room_made: bool,
     /// Slots removed early because memory was short.
     pub(crate) early_count: u64,
     pub(crate) full_count: u64,
@@ -163,6 +165,7 @@ impl OrderStore {
             row_bytes: 0,
             attribute_bytes: 0,
             is_tight: false,
+            is_room_made: false,
             early_count: 0,
             full_count: 0,
             step_count: 0,
@@ -173,6 +176,12 @@ impl OrderStore {
             scratch: Vec::with_capacity(ROW_LEN),
             config,
         }
+    }
+
+    /// Returns the store's configuration.
+    #[must_use]
+    pub fn config(&self) -> &StoreConfig {
+        &self.config
     }
 
     /// Returns the source of the records.

@@ -9,6 +9,7 @@
 //! ----------------+-------------+-------------+------------------+------------------------------
 //! nothing         | any         | yes         | -                | opened at batch 1
 //! nothing         | any         | no          | -                | ResendNeeded
+//! -               | 2^32 - 1    | -           | -                | EpochOutOfRange
 //! an epoch        | lower       | -           | -                | EpochWentBack
 //! an epoch        | the same    | no          | -                | opened at the next batch
 //! an epoch        | the same    | yes         | -                | at batch 1 while none was
@@ -20,6 +21,10 @@
 //!                 |             |             | at or after head |
 //! an epoch        | higher      | no          | else, or while a | ResendNeeded
 //!                 |             |             | resend ran       |
+//! a failed epoch  | the same    | no          | -                | ResendNeeded
+//! a failed epoch  | the same    | yes         | -                | ResendNeedsEpoch
+//! a failed epoch  | higher      | yes         | -                | opened at batch 1; no earlier
+//!                 |             |             |                  | token is honoured
 //! ```
 //! The last valid place is given for an epoch, because a store that missed later epochs cannot know
 //! the changes that they voided.
@@ -32,8 +37,12 @@
 //! The transport keeps order, so gaps are rare, and keeping early batches would need memory that
 //! the window bounds less simply.
 //!
-//! INVARIANT: the store holds, of an epoch, the rows of its batches up to `next - 1`, and the first
-//! `partial` rows of a refused batch.
+//! A batch that was taken may come again, and is acknowledged again. If its flags or rows are others
+//! now, it is refused: the core would believe that the store has them.
+//!
+//! INVARIANT: the store holds, of an epoch, the rows of its batches up to `next - 1`, and no row of
+//! a batch that was refused: all that can be wrong with a batch, and the room for all of its rows,
+//! is looked at before any is taken.
 
 use weir_types::{
     AckLevel, BatchNo, ChangeId, Epoch, Nanos, PartitionId, Reason, Rec, Seq, SessionId, Switch,
@@ -48,8 +57,11 @@ use weir_wire::ingest::{
 use weir_wire::rows::{ATTRIBUTES_LEN_MAX, Rows};
 
 use crate::ahead::{GROUP_LEN, RawRow};
+use crate::bounds::{EPOCH_MAX, RowNumber, check_numbers};
 use crate::ingest::{IngestError, IngestOutcome};
-use crate::store::OrderStore;
+use crate::plant::{self, Plant};
+use crate::repeats::{Repeats, hash_of};
+use crate::store::{OrderStore, StoreConfig};
 
 /// The interval at which a gap is reported again while the missing batch has not come.
 pub const GAP_INTERVAL: Nanos = Nanos(200_000_000);
@@ -111,6 +123,8 @@ pub enum BatchOutcome {
 pub(crate) enum Resend {
     /// None is under way.
     None,
+    /// The store failed, and is empty: one is needed, in a later epoch.
+    Needed,
     /// The changes after this place are void, and the ends among them become tombstones before it
     /// is due.
     Voiding(ChangeId),
@@ -141,8 +155,8 @@ pub struct SourceStream {
     /// The source's epoch; none before it was first opened.
     pub(crate) epoch: Epoch,
     pub(crate) next: BatchNo,
-    /// Rows of batch `next` that are in the store although the batch was refused.
-    pub(crate) partial: u32,
+    /// The last batches of the epoch that were taken here.
+    repeats: Repeats,
     pub(crate) resend: Resend,
     /// Rows must be above this place, whatever the store holds.
     pub(crate) above: ChangeId,
@@ -164,7 +178,7 @@ impl SourceStream {
             writer: None,
             epoch: Epoch::NONE,
             next: BatchNo(1),
-            partial: 0,
+            repeats: Repeats::default(),
             resend: Resend::None,
             above: ChangeId::START,
             reported: None,
@@ -222,6 +236,12 @@ impl SourceStream {
         self.writer.map(|(writer, _)| writer)
     }
 
+    /// Returns the writer's session; none while the source is closed.
+    #[must_use]
+    pub fn writer_session(&self) -> SessionId {
+        self.writer.map_or(SessionId::NONE, |(_, session_id)| session_id)
+    }
+
     /// True when a writer has the source open.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -256,7 +276,11 @@ impl SourceStream {
     pub fn swept_before(&self) -> Option<ChangeId> {
         match self.resend {
             Resend::Sweeping { before, .. } => Some(before),
-            Resend::None | Resend::Voiding(_) | Resend::Due | Resend::Running(_) => None,
+            Resend::None
+            | Resend::Needed
+            | Resend::Voiding(_)
+            | Resend::Due
+            | Resend::Running(_) => None,
         }
     }
 
@@ -290,7 +314,7 @@ impl SourceStream {
             store.begin_epoch_after(open.epoch, valid_to);
             self.epoch = open.epoch;
             self.next = BatchNo(1);
-            self.partial = 0;
+            self.repeats = Repeats::default();
             self.resend = match open.full_resend {
                 Switch::On => self.due_after(valid_to, store),
                 Switch::Off => Resend::None,
@@ -318,6 +342,9 @@ impl SourceStream {
         if open.epoch.is_none() {
             return Err(Reason::EpochWentBack);
         }
+        if open.epoch.0 > EPOCH_MAX && !plant::is(Plant::EpochUnbounded) {
+            return Err(Reason::EpochOutOfRange);
+        }
         if self.writer.is_some_and(|(other, _)| other != writer) {
             return Err(Reason::SourceAlreadyOpen);
         }
@@ -328,6 +355,9 @@ impl SourceStream {
             return Err(Reason::EpochWentBack);
         }
         if open.epoch == self.epoch {
+            if !is_full && self.resend == Resend::Needed {
+                return Err(Reason::ResendNeeded);
+            }
             let fits = !is_full || self.is_due();
             return if fits { Ok(()) } else { Err(Reason::ResendNeedsEpoch) };
         }
@@ -338,7 +368,7 @@ impl SourceStream {
             _ => self.valid_to(open),
         };
         let is_behind = !is_known || valid_to < store.head();
-        let is_torn = self.resend != Resend::None || self.partial > 0;
+        let is_torn = self.resend != Resend::None;
         if !is_full && (is_behind || is_torn) {
             return Err(Reason::ResendNeeded);
         }
@@ -357,10 +387,67 @@ impl SourceStream {
     /// Returns the last valid place of the store's epoch; the start if the opening gives it for
     /// another epoch.
     fn valid_to(&self, open: &OpenSource) -> ChangeId {
-        match open.valid_epoch == self.epoch {
+        let has_failed = self.has_failed() && !plant::is(Plant::TokensHonoured);
+        match open.valid_epoch == self.epoch && !has_failed {
             true => ChangeId::new(open.valid_seq, open.valid_rec),
             false => ChangeId::START,
         }
+    }
+
+    /// Goes on after a failure of the store, which the caller replaces by the one that is returned:
+    /// empty, in the same epoch. A full resend in a later epoch is asked for, and no earlier token
+    /// is honoured in it. Its rows must be above those that were taken.
+    #[must_use]
+    pub fn fail(&mut self, store: &OrderStore) -> OrderStore {
+        let mut empty = self.begin_empty(store);
+        // A start that replays what came before knows these numbers, too.
+        if !plant::is(Plant::HighestForgotten) {
+            empty.records.reach(store.records.highest());
+        }
+        if !plant::is(Plant::PlacesForgotten) {
+            self.above = self.head(store);
+        }
+        if let Resend::Sweeping { seq, .. } = self.resend {
+            // A start ends the sweep that this store did not.
+            self.above = self.above.max(ChangeId::new(seq, Rec(u64::MAX)));
+        }
+        // Without an epoch a full resend is needed anyway.
+        self.resend = if self.epoch.is_none() { Resend::None } else { Resend::Needed };
+        self.join(&mut empty);
+        empty
+    }
+
+    /// Forgets the orders, places and record numbers of the source, by an operator's order. The
+    /// caller replaces the store by the one that is returned: empty, in the same epoch. A full
+    /// resend in a later epoch is asked for, in which no earlier token is honoured, and whose rows
+    /// may begin anywhere.
+    ///
+    /// # Errors
+    /// [`Reason::EpochOutOfRange`] when no epoch can follow; nothing has changed then.
+    pub fn reset(&mut self, store: &OrderStore) -> Result<OrderStore, Reason> {
+        if self.epoch.0 >= EPOCH_MAX {
+            return Err(Reason::EpochOutOfRange);
+        }
+        let empty = self.begin_empty(store);
+        self.above = ChangeId::START;
+        self.resend = if self.epoch.is_none() { Resend::None } else { Resend::Needed };
+        Ok(empty)
+    }
+
+    /// Closes the source; returns an empty store in the same epoch.
+    fn begin_empty(&mut self, store: &OrderStore) -> OrderStore {
+        self.writer = None;
+        self.reported = None;
+        self.repeats = Repeats::default();
+        let mut empty = OrderStore::new(StoreConfig { epoch: self.epoch, ..*store.config() });
+        empty.set_log(store.log());
+        empty
+    }
+
+    /// True after a failure of the store, until a full resend begins.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.resend == Resend::Needed
     }
 
     /// Closes the source if `writer` has it open.
@@ -392,13 +479,20 @@ impl SourceStream {
         if let Err(reason) = self.check_batch(batch, &rows) {
             return self.refuse(batch, 0, reason, store);
         }
-        if batch.batch_no != self.next {
-            return self.out_of_turn(batch, now);
+        let hash = hash_of(batch.flags, &rows);
+        if batch.batch_no < self.next {
+            return self.repeated(batch, hash, store);
+        }
+        if batch.batch_no > self.next {
+            return self.early(batch, now);
         }
         if let Err((row_no, reason)) = self.check_rows(batch.flags, rows.clone(), store) {
             return self.refuse(batch, row_no, reason, store);
         }
-        self.apply(batch, rows, store)
+        if let Err((row_no, error)) = store.make_room_for_batch(&rows) {
+            return self.refuse(batch, row_no, reason_of(&error), store);
+        }
+        self.apply(batch, rows, hash, store)
     }
 
     fn check_batch(&self, batch: &SourceBatch, rows: &Rows<'_>) -> Result<(), Reason> {
@@ -417,12 +511,19 @@ impl SourceStream {
         Ok(())
     }
 
-    /// Handles a batch that was taken before, or comes too early.
-    fn out_of_turn(&mut self, batch: &SourceBatch, now: Nanos) -> BatchOutcome {
-        if batch.batch_no < self.next {
-            self.counters.duplicates += 1;
-            return BatchOutcome::Stands(self.ack(batch.session_id));
+    /// Handles a batch that was taken before.
+    fn repeated(&mut self, batch: &SourceBatch, hash: u64, store: &OrderStore) -> BatchOutcome {
+        if self.repeats.is_other(self.next.0 - batch.batch_no.0, hash)
+            && !plant::is(Plant::RepeatsNotCompared)
+        {
+            return self.refuse(batch, 0, Reason::BatchChanged, store);
         }
+        self.counters.duplicates += 1;
+        BatchOutcome::Stands(self.ack(batch.session_id))
+    }
+
+    /// Handles a batch that comes too early.
+    fn early(&mut self, batch: &SourceBatch, now: Nanos) -> BatchOutcome {
         self.counters.early += 1;
         if self.reported.is_some() {
             return BatchOutcome::Early;
@@ -442,7 +543,7 @@ impl SourceStream {
     /// Returns a gap that is to be reported again now.
     pub fn remind(&mut self, now: Nanos) -> Option<SourceGap> {
         let reported = self.reported.as_mut()?;
-        if now.0 < reported.at.0 + GAP_INTERVAL.0 {
+        if now.0 < reported.at.0.saturating_add(GAP_INTERVAL.0) {
             return None;
         }
         reported.at = now;
@@ -453,7 +554,7 @@ impl SourceStream {
     /// Returns the time at which to call [`SourceStream::remind`]; `None` without a gap.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.reported.map(|reported| Nanos(reported.at.0 + GAP_INTERVAL.0))
+        self.reported.map(|reported| Nanos(reported.at.0.saturating_add(GAP_INTERVAL.0)))
     }
 
     /// Checks all rows before any is taken in.
@@ -471,6 +572,7 @@ impl SourceStream {
         }
         let is_replay = self.writer.is_some_and(|(writer, _)| writer == REPLAY);
         let mut last = self.head(store);
+        let mut highest = Rec::NONE;
         let mut row_no = 0;
         loop {
             if (row_no as usize).is_multiple_of(GROUP_LEN) {
@@ -480,9 +582,6 @@ impl SourceStream {
             }
             let Some((block, attributes)) = rows.next_raw() else { break };
             row_no += 1;
-            if row_no <= self.partial {
-                continue;
-            }
             let refused = |reason| Err((row_no, reason));
             let Ok(row) = OrderRow::decode_block(block) else {
                 return refused(Reason::RowMalformed);
@@ -495,6 +594,14 @@ impl SourceStream {
                 return refused(Reason::PlaceWentBack);
             }
             last = change_id;
+            if !row.flags.contains(RowFlags::TOMBSTONE) {
+                if !store.can_reach(row.rec, highest) {
+                    return refused(Reason::RecTooFar);
+                }
+                if !plant::is(Plant::JumpOfRowsMissed) {
+                    highest = highest.max(row.rec);
+                }
+            }
             // A full resend may give an order a record number that the voided history had used.
             let known = store.order_id_of(row.rec, self.above).filter(|_| !runs && !is_replay);
             if known.is_some_and(|order_id| order_id != row.order_id) {
@@ -508,10 +615,11 @@ impl SourceStream {
         if row.partition_id != self.source || row.order_id.partition() != self.source {
             return Err(Reason::WrongSource);
         }
-        // The end of a full resend needs one `seq` more, so the last one is not allowed.
-        let is_numbered = !row.rec.is_none() && row.seq.0 < u64::MAX;
-        if !is_numbered || row.flags.contains(RowFlags::LEAVE) {
+        if row.rec.is_none() || row.flags.contains(RowFlags::LEAVE) {
             return Err(Reason::RowMalformed);
+        }
+        if !plant::is(Plant::NumbersUnbounded) {
+            check_numbers(row).map_err(RowNumber::reason)?;
         }
         if attributes.len() > ATTRIBUTES_LEN_MAX {
             return Err(Reason::AttributesTooLong);
@@ -519,50 +627,40 @@ impl SourceStream {
         Ok(())
     }
 
+    /// Takes a batch that was checked, and for which there is room.
     fn apply(
         &mut self,
         batch: &SourceBatch,
         rows: Rows<'_>,
+        hash: u64,
         store: &mut OrderStore,
     ) -> BatchOutcome {
-        if batch.flags.contains(BatchFlags::RESEND_BEGIN) && self.partial == 0 {
+        if batch.flags.contains(BatchFlags::RESEND_BEGIN) {
             // A record that comes again has a later place than any in the store. The end of an
             // earlier resend may be later than all of them, and is no change that could be lost.
             self.resend = Resend::Running(store.head());
         }
-        if let Err((row_no, error)) = self.take_rows(rows, store) {
-            if row_no > 1 {
-                self.partial = row_no - 1;
-            } else if batch.flags.contains(BatchFlags::RESEND_BEGIN) {
-                self.resend = Resend::Due;
-            }
-            return self.refuse(batch, row_no, reason_of(&error), store);
-        }
-        self.partial = 0;
+        self.take_rows(rows, store);
+        self.repeats.push(hash);
         self.next = BatchNo(self.next.0 + 1);
         self.reported = None;
         self.counters.batches += 1;
         if let (true, Resend::Running(before)) =
             (batch.flags.contains(BatchFlags::RESEND_END), self.resend)
         {
-            let seq = Seq(self.head(store).seq.0 + 1);
+            // Rows are far below the end of the type.
+            let seq = Seq(self.head(store).seq.0.saturating_add(1));
             self.resend = Resend::Sweeping { before, seq, cursor: Rec(0) };
             return BatchOutcome::Sweeps;
         }
         BatchOutcome::Stands(self.ack(batch.session_id))
     }
 
-    /// Takes the rows after those that are there already; the error has the number of the refused
-    /// row.
-    fn take_rows(
-        &mut self,
-        mut rows: Rows<'_>,
-        store: &mut OrderStore,
-    ) -> Result<(), (u32, IngestError)> {
-        let mut row_no = 0;
-        while row_no < self.partial && rows.next_raw().is_some() {
-            row_no += 1;
-        }
+    /// Takes the rows.
+    ///
+    /// # Panics
+    /// If one is refused: the store would have a part of a batch.
+    fn take_rows(&mut self, mut rows: Rows<'_>, store: &mut OrderStore) {
         let mut group = [RawRow { block: &[], attributes: &[] }; GROUP_LEN];
         loop {
             let mut count = 0;
@@ -574,11 +672,9 @@ impl SourceStream {
             }
             let taken = store.ingest_rows(&group[..count]);
             self.counters.rows += taken.count as u64;
-            row_no += u32::try_from(taken.count).expect("a batch has few rows");
-            match taken.error {
-                Some(error) => return Err((row_no + 1, error)),
-                None if count == 0 => return Ok(()),
-                None => {}
+            assert!(taken.error.is_none(), "a batch that was checked: {:?}", taken.error);
+            if count == 0 {
+                return store.end_batch();
             }
         }
     }
@@ -608,9 +704,9 @@ impl SourceStream {
                 self.above = ChangeId::new(seq, Rec(u64::MAX));
                 self.join(store);
                 self.counters.resends += 1;
-                return Some(self.ack(self.writer.map_or(SessionId::NONE, |(_, id)| id)));
+                return Some(self.ack(self.writer_session()));
             };
-            cursor = Rec(rec.0 + 1);
+            cursor = Rec(rec.0.saturating_add(1));
             if change_id <= before && !is_gone {
                 if !store.delete(ChangeId::new(seq, rec)) {
                     // There is no room for the tombstone now: this record is checked again.

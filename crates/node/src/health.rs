@@ -3,12 +3,14 @@
 //! *Live*: the threads that orders depend on run their cycles. If not, only a restart helps.
 //! *Ready*: live, recovered, not stopping, every log has room, and old events can be read; for a
 //! router, some source can be queried. If not, orders should go elsewhere or wait; it becomes ready
-//! by itself.
+//! by itself. A quarantined outside source leaves a node ready, with a warning.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use weir_orderstate::ingest::IngestFigures;
+use weir_orderstate::ingest::figures::SourceReport;
 use weir_partition::PartitionFigures;
 use weir_runtime::Beat;
 use weir_types::{Nanos, PartitionId};
@@ -40,6 +42,7 @@ struct Watched {
     file_threads: Vec<(&'static str, Beat)>,
     partitions: Vec<(PartitionId, Arc<PartitionFigures>)>,
     troubles: Vec<(&'static str, Arc<AtomicBool>)>,
+    sources: Option<Arc<IngestFigures>>,
 }
 
 /// The data behind the liveness and readiness checks.
@@ -80,6 +83,25 @@ impl Health {
     /// Watches a flag that makes the node unready while it is set, with the reason.
     pub fn watch_trouble(&self, why: &'static str, is_there: Arc<AtomicBool>) {
         self.watched().troubles.push((why, is_there));
+    }
+
+    /// Watches the outside sources from now on.
+    pub fn watch_sources(&self, figures: Arc<IngestFigures>) {
+        self.watched().sources = Some(figures);
+    }
+
+    /// Returns the troubles that leave the node ready, because trading goes on: outside sources
+    /// that are quarantined.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let Some(figures) = self.watched().sources.clone() else { return Vec::new() };
+        let sources = figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let failures = sources.iter().filter(|source| source.is_quarantined);
+        let warning = |source: &SourceReport| {
+            let why = source.failure.as_deref().unwrap_or("it failed");
+            format!("source {} is quarantined: {why}", source.source)
+        };
+        failures.map(warning).collect()
     }
 
     /// Records that the node has reached a stage of its life.

@@ -106,19 +106,20 @@ async fn readers(State(side): State<Arc<Side>>) -> Response {
 }
 
 async fn live(State(side): State<Arc<Side>>) -> Response {
-    told("live", &side.health.why_not_live(monotonic_now()))
+    told("live", &side.health.why_not_live(monotonic_now()), &[])
 }
 
 async fn ready(State(side): State<Arc<Side>>) -> Response {
-    told("ready", &side.health.why_not_ready(monotonic_now()))
+    told("ready", &side.health.why_not_ready(monotonic_now()), &side.health.warnings())
 }
 
-fn told(what: &str, why_not: &[String]) -> Response {
+fn told(what: &str, why_not: &[String], warnings: &[String]) -> Response {
+    let lines = |texts: &[String]| texts.iter().map(|text| format!("{text}\n")).collect::<String>();
+    let warnings = lines(warnings);
     if why_not.is_empty() {
-        return answer(StatusCode::OK, TEXT, format!("{what}\n"));
+        return answer(StatusCode::OK, TEXT, format!("{what}\n{warnings}"));
     }
-    let text = why_not.iter().map(|why| format!("{why}\n")).collect();
-    answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
+    answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, lines(why_not) + &warnings)
 }
 
 fn not_yet() -> Response {

@@ -113,7 +113,7 @@ impl DeliveryAgent {
             source_stores.push(SourceStoreParts { cold: parts.cold, ..own });
         }
         let snapshot_every = parts.keep.snapshot_every;
-        for KeptSourceStore { store, stream, journal, tail, cold } in kept.source_stores {
+        for KeptSourceStore { store, stream, journal, tail, cold, failure } in kept.source_stores {
             let (desk, is_replica, own) = (desk(store), false, None);
             let parts = SourceStoreParts {
                 desk,
@@ -124,6 +124,7 @@ impl DeliveryAgent {
                 own,
                 snapshot_every,
                 cold,
+                failure,
             };
             source_stores.push(parts);
         }

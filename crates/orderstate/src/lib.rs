@@ -18,6 +18,7 @@ pub mod cold;
 pub mod figures;
 pub mod ingest;
 pub mod markets;
+mod panic_text;
 pub mod plant;
 pub mod reader_list;
 mod reader_lister;

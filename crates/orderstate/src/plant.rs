@@ -8,5 +8,15 @@ weir_plant::plants! {
     pub enum Plant {
         /// A store that is rebuilt without the first events takes tokens from before them.
         RebuiltOverHole,
+        /// The store of an outside source that failed keeps its readers waiting.
+        ReadersKept,
+        /// A batch that waits for a log is acknowledged although a write of the log failed.
+        FailedWriteAcknowledged,
+        /// A source that failed is not told as quarantined.
+        FailureNotTold,
+        /// An operator's reset of a source is not in its log.
+        ResetNotKept,
+        /// The log of a source that cannot be replayed ends the start of the node.
+        FaultEndsStart,
     }
 }

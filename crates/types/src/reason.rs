@@ -244,6 +244,18 @@ reasons! {
     BatchOutOfRange = 136, "the batch's number is out of range";
     /// The store has no room for the row.
     StoreFull = 137, "the store has no room for more";
+    /// The record's number is above 2^63 - 1.
+    RecOutOfRange = 138, "rec is above 2^63 - 1";
+    /// The change's number is above 2^63 - 1.
+    SeqOutOfRange = 139, "seq is above 2^63 - 1";
+    /// A time of the row is above 2^63 - 1 ns.
+    TimeOutOfRange = 140, "a time of the row is above 2^63 - 1 ns";
+    /// The epoch is the last of its type.
+    EpochOutOfRange = 141, "the epoch is the last of its type, which no other could follow";
+    /// The batch was taken before, and its rows or flags are others now.
+    BatchChanged = 142, "the batch was taken before, with other rows or flags";
+    /// The log of the source failed here.
+    SourceQuarantined = 143, "the log of the source failed here: the node has to start again";
 
     /// The session has no subscription of this name.
     SubscriptionUnknown = 170, "no subscription has this name";

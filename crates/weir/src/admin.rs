@@ -5,6 +5,7 @@
 
 mod consent;
 mod define;
+mod source;
 
 use std::path::PathBuf;
 
@@ -125,6 +126,8 @@ enum AdminCommand {
         #[arg(long, conflicts_with = "off")]
         cancel: bool,
     },
+    /// Reset an outside source.
+    Source(source::SourceArgs),
     /// Cancel all live orders of a firm or an account, or of an instrument over all firms.
     Cancel(CancelArgs),
 }
@@ -302,6 +305,7 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
         AdminCommand::Reference { instrument, last, fixed } => {
             set_reference(admin, args, instrument, [last, fixed].map(Option::as_deref))
         }
+        AdminCommand::Source(of) => source::carry_out(args, of),
         AdminCommand::Cancel(of) => mass_cancel(admin, args, of),
         AdminCommand::Kill { scope, id, partition, off, cancel } => {
             if *scope != KillScope::All && *id == 0 {

@@ -80,6 +80,12 @@ fn table(page: &Value) -> String {
             other => unreachable!("{other} is not nested"),
         }
     }
+    for source in page["ingest"]["sources"].as_array().into_iter().flatten() {
+        if source["is_quarantined"] == true {
+            let why = plain(&source["failure"]);
+            let _ = writeln!(text, "\nsource {} is quarantined: {why}", source["source"]);
+        }
+    }
     text
 }
 
@@ -145,5 +151,18 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_quarantined_source_is_named_with_its_failure() {
+        let of = |id, is_quarantined, failure| {
+            serde_json::json!({
+                "source": id, "is_quarantined": is_quarantined, "failure": failure,
+            })
+        };
+        let sources = [of(40, true, Some("no room")), of(41, false, None)];
+        let text = table(&serde_json::json!({ "ingest": { "sources": sources } }));
+        assert!(text.ends_with("\nsource 40 is quarantined: no room\n"), "{text}");
+        assert!(!text.contains("source 41"), "{text}");
     }
 }

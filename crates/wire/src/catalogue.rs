@@ -22,7 +22,8 @@ use crate::event::{
 };
 use crate::field::Field;
 use crate::ingest::{
-    BatchFlags, OpenSource, SourceAck, SourceBatch, SourceGap, SourceOpened, SourceReject,
+    BatchFlags, OpenSource, ResetSource, SourceAck, SourceBatch, SourceGap, SourceOpened,
+    SourceReject, SourceReset,
 };
 use crate::market::{
     MarketChannel, MarketEnded, MarketFlags, MarketGap, MarketInstrument, MarketLevel,
@@ -225,6 +226,8 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<FollowSource>(),
     plain::<FollowState>(),
     info::<SnapshotChunk>(Tail::Data(&["bytes"])),
+    plain::<ResetSource>(),
+    plain::<SourceReset>(),
     info::<CreateSubscription>(Tail::Data(&["name"])),
     info::<SubscriptionRequest>(Tail::Data(&["name"])),
     plain::<SubscriptionDone>(),

@@ -17,7 +17,8 @@ use crate::event::{RequestDone, RequestRejected, TradeBusted};
 use crate::frame::{RawMessage, put_frame, put_frame_with, put_message};
 use crate::group::{Group, put_data, put_group, take_data, take_group};
 use crate::ingest::{
-    BATCH_ROW_COUNT_MAX, OpenSource, SourceAck, SourceBatch, SourceGap, SourceOpened, SourceReject,
+    BATCH_ROW_COUNT_MAX, OpenSource, ResetSource, SourceAck, SourceBatch, SourceGap, SourceOpened,
+    SourceReject, SourceReset,
 };
 use crate::market::{MarketGap, SubscribeMarket};
 use crate::market_dialogue::{MarketMessage, MarketRequest};
@@ -83,6 +84,8 @@ pub enum ClientMessage<'a> {
     SourceBatch(SourceBatch, Rows<'a>),
     /// A replica's request for the next entries of a source.
     FollowSource(FollowSource),
+    /// An operator's order to forget a source's orders.
+    ResetSource(ResetSource),
     /// Creates a subscription of this name: at most [`SUBSCRIPTION_NAME_LEN_MAX`] bytes.
     CreateSubscription(CreateSubscription, &'a [u8]),
     /// An action on the subscription of this name.
@@ -144,6 +147,8 @@ pub enum NodeMessage<'a> {
     SourceGap(SourceGap),
     /// A source is not opened, or a batch refused.
     SourceReject(SourceReject),
+    /// A source was reset.
+    SourceReset(SourceReset),
     /// The head of an answer to a replica, with the master's position.
     FollowState(FollowState),
     /// A piece of a snapshot.
@@ -268,6 +273,7 @@ impl<'a> ClientMessage<'a> {
                 Ok(ClientMessage::SourceBatch(raw.decode()?, rows_of::<SourceBatch>(raw)?))
             }
             FollowSource::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::FollowSource),
+            ResetSource::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::ResetSource),
             CreateSubscription::TEMPLATE_ID..=NamedToken::TEMPLATE_ID => subscriber_message(raw),
             SubscribeMarket::TEMPLATE_ID..=MarketGap::TEMPLATE_ID => {
                 let request = MarketRequest::decode(raw);
@@ -300,6 +306,7 @@ impl<'a> ClientMessage<'a> {
             ClientMessage::DropCopyRequest(message) => put_frame(message, out),
             ClientMessage::OpenSource(message) => put_frame(message, out),
             ClientMessage::FollowSource(message) => put_frame(message, out),
+            ClientMessage::ResetSource(message) => put_frame(message, out),
             ClientMessage::SourceBatch(batch, rows) => {
                 put_frame_with(out, |out| {
                     put_message(batch, out);
@@ -354,6 +361,7 @@ impl<'a> NodeMessage<'a> {
             SourceAck::TEMPLATE_ID => NodeMessage::SourceAck(raw.decode_whole()?),
             SourceGap::TEMPLATE_ID => NodeMessage::SourceGap(raw.decode_whole()?),
             SourceReject::TEMPLATE_ID => NodeMessage::SourceReject(raw.decode_whole()?),
+            SourceReset::TEMPLATE_ID => NodeMessage::SourceReset(raw.decode_whole()?),
             FollowState::TEMPLATE_ID => NodeMessage::FollowState(raw.decode_whole()?),
             SnapshotChunk::TEMPLATE_ID => {
                 let (chunk, bytes) = snapshot_chunk_of(raw)?;
@@ -403,6 +411,7 @@ impl<'a> NodeMessage<'a> {
             NodeMessage::SourceAck(message) => put_frame(message, out),
             NodeMessage::SourceGap(message) => put_frame(message, out),
             NodeMessage::SourceReject(message) => put_frame(message, out),
+            NodeMessage::SourceReset(message) => put_frame(message, out),
             NodeMessage::FollowState(message) => put_frame(message, out),
             NodeMessage::SnapshotChunk(chunk, bytes) => put_snapshot_chunk(chunk, bytes, out),
             NodeMessage::SubscriptionDone(message) => put_frame(message, out),

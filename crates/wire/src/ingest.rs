@@ -166,4 +166,22 @@ messages! {
         /// The reason.
         reason: Reason,
     }
+
+    /// Forgets a source's orders, by an operator's order.
+    ResetSource = 79 {
+        /// The session.
+        session_id: SessionId,
+        /// The source.
+        source_id: PartitionId,
+    }
+
+    /// The source was reset.
+    SourceReset = 80 {
+        /// The session.
+        session_id: SessionId,
+        /// The source's epoch, which the next one must be above; zero for none.
+        epoch: Epoch,
+        /// The source.
+        source_id: PartitionId,
+    }
 }

@@ -8,6 +8,7 @@
 
 pub mod backoff;
 pub mod batches;
+mod reset;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use weir_wire::ingest::BatchFlags;
 
 pub use self::backoff::Backoff;
 pub use self::batches::{BatchStream, PushError, SourceConfig, SourceEvent};
+pub use self::reset::reset_source;
 pub use crate::error::OtherHistory;
 pub use crate::source_message::SourceMessage;
 

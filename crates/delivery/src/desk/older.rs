@@ -14,12 +14,10 @@
 
 use std::collections::BTreeSet;
 
-use weir_types::{ChangeId, Reason, RequestNo};
-use weir_wire::Message;
-use weir_wire::delivery::FetchOrders;
+use weir_types::{ChangeId, Reason};
 use weir_wire::frame::put_frame;
-use weir_wire::session::{Label, Reject};
 
+use super::away::reject_of;
 use super::listing::PageCounts;
 use super::{Desk, PageSink, Reader, Round, Visit};
 use crate::filter::Scope;
@@ -218,7 +216,7 @@ impl Desk {
                 let Some(out) = round.buffer(reader) else {
                     return Visit::Pause;
                 };
-                put_frame(&not_now(&reader.head), out);
+                put_frame(&reject_of(&reader.head, Reason::Overloaded), out);
                 return Visit::Done;
             }
         };
@@ -254,15 +252,5 @@ impl Desk {
         } else {
             Visit::Again
         }
-    }
-}
-
-fn not_now(head: &PageHead) -> Reject {
-    Reject {
-        request_no: RequestNo(head.correlation_id),
-        field: Label::new(""),
-        session_id: head.session_id,
-        ref_template_id: FetchOrders::TEMPLATE_ID,
-        reason: Reason::Overloaded,
     }
 }

@@ -5,6 +5,10 @@
 //! `WEIR_STREAM_STEPS` sets the number of steps of each of the eight seeds.
 
 mod core;
+mod lies;
+#[cfg(feature = "planted")]
+mod plants;
+mod room;
 mod world;
 
 use std::collections::BTreeMap;
@@ -138,6 +142,8 @@ fn a_streams_state_reads_back_and_no_other_bytes_do() {
     let _ = stream.open(&open, 1, &mut store).expect("a later epoch");
     assert!(stream.is_voiding());
     states.push(state_of(&stream));
+    let _ = stream.fail(&store);
+    states.push(state_of(&stream));
     for state in &states {
         let back = SourceStream::from_state(SOURCE, WINDOW, state).expect("its own bytes");
         assert_eq!(&state_of(&back), state);
@@ -180,7 +186,7 @@ fn what_is_wrong_in_a_row_is_told_by_its_number_and_changes_nothing() {
         ),
         (with(9, 0, |_| {}), Reason::RowMalformed),
         (with(9, 1, |r| r.row.flags = RowFlags::LEAVE), Reason::RowMalformed),
-        (with(u64::MAX, 1, |_| {}), Reason::RowMalformed),
+        (with(u64::MAX, 1, |_| {}), Reason::SeqOutOfRange),
         (with(3, 1, |_| {}), Reason::PlaceWentBack),
         (with(9, 1, |r| r.row.order_id = OrderId::new(SOURCE, Rec(99))), Reason::OrderIdChanged),
     ];
@@ -205,13 +211,18 @@ fn what_is_wrong_in_a_row_is_told_by_its_number_and_changes_nothing() {
 }
 
 #[test]
-fn a_record_number_far_ahead_keeps_the_rows_before_it_and_goes_on_behind_them() {
+fn a_record_number_far_ahead_refuses_its_batch_and_changes_nothing() {
     let plain = BatchFlags::default();
     let (mut stream, mut store) = opened();
     let far = record(9, 1 << 40);
     let taken = offer(&mut stream, &mut store, 2, 1, plain, &[record(3, 1), far.clone()]);
     assert_eq!(refusal(taken), (Reason::RecTooFar, 2, 2));
-    assert!(store.get(Rec(1)).is_some());
+    assert!(store.get(Rec(1)).is_none() && stream.is_whole());
+    // A jump is also one within a batch.
+    let _ = stream.open(&open_of(1, ChangeId::START, Switch::Off), 1, &mut store).unwrap();
+    let rows = [record(3, 1), record(4, 1 << 24), record(5, 1 << 25), record(6, 1 << 27)];
+    let taken = offer(&mut stream, &mut store, 2, 1, plain, &rows);
+    assert_eq!(refusal(taken), (Reason::RecTooFar, 2, 4));
     let _ = stream.open(&open_of(1, ChangeId::START, Switch::Off), 1, &mut store).unwrap();
     let taken = offer(&mut stream, &mut store, 2, 1, plain, &[record(3, 1), record(9, 2)]);
     assert!(matches!(taken, BatchOutcome::Stands(ack) if ack.batch_no == BatchNo(2)), "{taken:?}");

@@ -60,6 +60,7 @@ fn read<'a>(raw: &RawMessage<'a>) -> Inbound<'a> {
             ClientMessage::OpenSource(_)
             | ClientMessage::SourceBatch(..)
             | ClientMessage::FollowSource(_)
+            | ClientMessage::ResetSource(_)
             | ClientMessage::CreateSubscription(..)
             | ClientMessage::SubscriptionRequest(..)
             | ClientMessage::AttachSubscription(..)

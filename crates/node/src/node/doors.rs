@@ -79,6 +79,7 @@ impl Assembly<'_> {
         let (door, handshakes) = self.door(listener, "ingest-tls", &self.wakes.ingest)?;
         let (port, store_port) =
             ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
+        self.health.watch_sources(self.ingest_figures.clone());
         let agent = ingest_agent(IngestParts {
             door,
             sources: self.sources(),

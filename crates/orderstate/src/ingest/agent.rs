@@ -1,7 +1,8 @@
 //! The ingest agent: the door of outside cores and of replicas, which hands their batches to the
 //! store.
 //!
-//! A connection carries one session of the role `Source`, or `Supervisor` for a replica. A full
+//! A connection carries one session of the role `Source`, or `Supervisor` for a replica, or
+//! `Operator` for one who resets a source. A full
 //! ring, or a window of batches in front of the store, stops the reading of the connection that
 //! they belong to, and of no other. The agent never looks into a batch.
 
@@ -164,7 +165,7 @@ impl Protocol for Ingest {
     }
 
     fn may_enter(&self, role: Role) -> bool {
-        matches!(role, Role::Source | Role::Supervisor)
+        matches!(role, Role::Source | Role::Supervisor | Role::Operator)
     }
 
     fn serves(message: &ClientMessage<'_>) -> bool {
@@ -173,6 +174,7 @@ impl Protocol for Ingest {
             ClientMessage::OpenSource(_)
                 | ClientMessage::SourceBatch(..)
                 | ClientMessage::FollowSource(_)
+                | ClientMessage::ResetSource(_)
         )
     }
 

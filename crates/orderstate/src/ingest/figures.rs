@@ -52,6 +52,8 @@ weir_runtime::figures! {
         flag is_open as "open",
         /// True if its store has all orders.
         flag is_whole as "whole",
+        /// True from a failure of the source until its core has sent all again.
+        flag is_quarantined as "quarantined",
         /// Replicas that follow it.
         gauge followers,
         /// The oldest position of its log; 0 without a log.
@@ -83,6 +85,9 @@ weir_runtime::figures! {
     } and {
         /// The source.
         pub source: u16,
+        /// The failure of a quarantined source.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub failure: Option<String>,
         /// Its epoch; 0 before its first opening.
         pub epoch: u32,
         /// The durability of an acknowledged batch: `memory`, `os` or `disk`.

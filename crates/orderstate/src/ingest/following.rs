@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use weir_delivery::OrderStore;
 use weir_delivery::replay::ReplayError;
-use weir_io::monotonic_now;
+use weir_io::{Disk, monotonic_now};
 use weir_types::{Position, Reason};
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
@@ -75,7 +75,7 @@ pub(super) enum FollowOutcome {
     Broken,
 }
 
-impl SourceStore {
+impl<D: Disk> SourceStore<D> {
     /// Queues the master's update behind the earlier ones.
     pub(super) fn push_update(&mut self, update: Update) {
         let following = self.following.as_mut().expect("the follower knows its sources");

@@ -6,7 +6,7 @@
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_runtime::Wake;
-use weir_wire::ingest::OpenSource;
+use weir_wire::ingest::{OpenSource, ResetSource};
 use weir_wire::replica::FollowSource;
 
 /// The bytes of a connection's window that an opening takes until it is answered, so that openings
@@ -36,6 +36,8 @@ pub enum StoreRequest {
     Batch(Vec<u8>),
     /// Requests a source's next entries, for a replica.
     Follow(FollowSource),
+    /// Forgets a source's orders, by an operator's order.
+    Reset(ResetSource),
     /// Reports that the connection is closed.
     Gone,
 }

@@ -6,7 +6,7 @@ use weir_door::{Intake, Link, LoggedOn, SessionMessage};
 use weir_types::{PartitionId, Reason, Role, SessionId};
 use weir_wire::ClientMessage;
 use weir_wire::frame::put_frame;
-use weir_wire::ingest::{OpenSource, SourceReject};
+use weir_wire::ingest::{OpenSource, ResetSource, SourceReject};
 use weir_wire::replica::FollowSource;
 
 use super::agent::{CoreState, Ingest};
@@ -23,6 +23,7 @@ impl Ingest {
             ClientMessage::OpenSource(open) => self.open(link, open),
             ClientMessage::SourceBatch(batch, _) => self.hand_on(link, batch.source_id, said.frame),
             ClientMessage::FollowSource(follow) => self.follow(link, &said.session, follow),
+            ClientMessage::ResetSource(reset) => self.reset(link, &said.session, reset),
             _ => Intake::Refused(Reason::NotServedHere, ""),
         }
     }
@@ -65,6 +66,24 @@ impl Ingest {
             true => return Intake::Wait,
         };
         self.reject(link, (follow.session_id, follow.source_id), reason)
+    }
+
+    /// Hands an operator's order on to forget a source.
+    fn reset(
+        &mut self,
+        link: &mut Link<CoreState>,
+        session: &LoggedOn,
+        reset: &ResetSource,
+    ) -> Intake {
+        let reason = match self.sources.iter().any(|(source, _)| *source == reset.source_id) {
+            _ if session.role != Role::Operator => Reason::NotEntitled,
+            false => Reason::UnknownSource,
+            true if self.has_told_gone() && self.ask(link.id, StoreRequest::Reset(*reset)) => {
+                return Intake::Done;
+            }
+            true => return Intake::Wait,
+        };
+        self.reject(link, (reset.session_id, reset.source_id), reason)
     }
 
     fn has_source(&self, source: PartitionId) -> bool {

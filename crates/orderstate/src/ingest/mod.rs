@@ -13,6 +13,7 @@ pub mod handoff;
 mod intake;
 mod older;
 pub mod own;
+mod quarantine;
 mod source_store;
 pub mod source_stores;
 mod waiting;

@@ -1,13 +1,14 @@
 //! A source's link to the archive of its store's discarded orders: it sends new changes and
 //! rewinds, and queries for readers that are behind the store.
 
+use weir_io::Disk;
 use weir_types::{ChangeId, Nanos};
 
 use super::source_store::SourceStore;
 use super::source_stores::SourceStores;
 use crate::cold::ColdAgent;
 
-impl SourceStore {
+impl<D: Disk> SourceStore<D> {
     /// Sends a bounded number of new changes; returns true when there are more.
     pub(super) fn feed_cold(&mut self, now: Nanos) -> bool {
         let waits = self.waits_for_epoch();
@@ -52,7 +53,7 @@ impl SourceStore {
     }
 }
 
-impl SourceStores {
+impl<D: Disk> SourceStores<D> {
     /// Sends new changes to the archives; returns true when there are more.
     pub fn feed_cold(&mut self, now: Nanos) -> bool {
         // Every source is served, whether or not earlier ones have more.

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{IngestError, OrderStore, row_of};
+use weir_io::Disk;
 use weir_partition::agent::PartitionFigures;
 use weir_partition::event_reader::{EventReader, PastEvents, PastRead, ReadEvent, assert_kept};
 use weir_types::{BatchNo, Epoch, Nanos, PartitionId, Position, SessionId, SourceLog};
@@ -227,7 +228,7 @@ impl OwnEvents {
     }
 }
 
-impl SourceStore {
+impl<D: Disk> SourceStore<D> {
     /// Ingests events of the node's own partition; returns their number, and the number of those
     /// about orders.
     pub fn take_events(&mut self, count_max: usize, figures: &DeliveryFigures) -> (usize, u64) {

@@ -1,12 +1,12 @@
 //! One source: its store with the readers' desk, its stream, and the persistence of both.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weir_delivery::stream::{BatchOutcome, SourceStream};
 use weir_delivery::{ChunkOutcome, Desk, SnapshotError};
-use weir_io::{OsRng, Rng, ThreadDisk};
-use weir_runtime::abort;
-use weir_types::{AckLevel, BatchNo, ChangeId, Nanos, PartitionId, Position, Reason};
+use weir_io::{Disk, OsRng, Rng, ThreadDisk};
+use weir_types::{AckLevel, BatchNo, ChangeId, Nanos, PartitionId, Position, Reason, SessionId};
 use weir_wire::ClientMessage;
 use weir_wire::frame::{Framing, next_frame, put_frame};
 use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
@@ -17,8 +17,11 @@ use super::followers::{Entries, FollowedState, Followers, History, passing_histo
 use super::following::FollowedSource;
 use super::handoff::{IngestAnswer, IngestPort, IngestRequest, OPENING_COST, StoreRequest};
 use super::own::OwnEvents;
+use super::quarantine::SourceFailure;
 use super::waiting::WaitingRequests;
 use crate::cold::ArchiveSender;
+use crate::panic_text::text_of;
+use crate::plant::{self, Plant};
 use crate::stores::journal::Journal;
 use crate::stores::snapshots::{Piece, SnapshotPort};
 use crate::stores::tail::EntryTail;
@@ -34,11 +37,11 @@ const FOLLOWERS_A_CYCLE: usize = 2;
 const CHUNK_LEN: usize = 64 * 1024;
 
 /// A source's store with its readers, and its stream.
-pub struct SourceStore {
+pub struct SourceStore<D: Disk = ThreadDisk> {
     /// The store and its readers.
     pub desk: Desk,
     pub(super) stream: SourceStream,
-    journal: Option<Journal<ThreadDisk>>,
+    pub(super) journal: Option<Journal<D>>,
     /// The newest entries, and the replicas that receive them.
     pub(super) tail: EntryTail,
     pub(super) followers: Followers,
@@ -49,18 +52,22 @@ pub struct SourceStore {
     /// The events that feed it, if it is the node's own partition.
     pub(super) own: Option<OwnEvents>,
     /// Answers that wait for the commit of the entries they report, oldest first.
-    held: VecDeque<(Position, IngestAnswer)>,
+    pub(super) held: VecDeque<(Position, IngestAnswer)>,
     /// A snapshot of the store under way.
-    snapshot: Option<OnItsWay>,
+    pub(super) snapshot: Option<OnItsWay>,
     /// The archive of the orders that the store discards, if any.
     pub(super) cold: Option<ArchiveSender>,
     /// The number of log bytes between snapshots.
     snapshot_every: u64,
+    /// Its failure, until it is whole again.
+    pub(super) failure: Option<SourceFailure>,
+    /// True when a snapshot under way ended with a failure, of which its writer is to be told.
+    pub(super) gives_up_snapshot: bool,
 }
 
 /// A snapshot of a store under way.
 #[derive(Clone, Copy, Debug)]
-struct OnItsWay {
+pub(super) struct OnItsWay {
     position: Position,
     /// The command of its newest change, of the node's own orders.
     command: Position,
@@ -82,13 +89,13 @@ pub(super) enum SnapshotProgress {
 }
 
 /// The parts of a source's store.
-pub struct SourceStoreParts {
+pub struct SourceStoreParts<D: Disk = ThreadDisk> {
     /// The store's desk.
     pub desk: Desk,
     /// The store's stream.
     pub stream: SourceStream,
     /// The log of its entries, if it survives a restart.
-    pub journal: Option<Journal<ThreadDisk>>,
+    pub journal: Option<Journal<D>>,
     /// The log's newest entries.
     pub tail: EntryTail,
     /// True when it is another node's source, which is followed.
@@ -99,6 +106,8 @@ pub struct SourceStoreParts {
     pub snapshot_every: u64,
     /// The archive of the orders that the store discards, if any.
     pub cold: Option<ArchiveSender>,
+    /// The reason that a start set the log of its entries aside, if it did.
+    pub failure: Option<String>,
 }
 
 impl SourceStoreParts {
@@ -120,6 +129,7 @@ impl SourceStoreParts {
             own: Some(events),
             snapshot_every,
             cold: None,
+            failure: None,
         }
     }
 
@@ -135,12 +145,13 @@ impl SourceStoreParts {
             own: None,
             snapshot_every: u64::MAX,
             cold: None,
+            failure: None,
         }
     }
 }
 
-impl SourceStore {
-    pub(super) fn new(mut parts: SourceStoreParts) -> SourceStore {
+impl<D: Disk> SourceStore<D> {
+    pub(super) fn new(mut parts: SourceStoreParts<D>) -> SourceStore<D> {
         if let Some(cold) = &parts.cold {
             parts.desk.keep_older(cold.out_max());
         }
@@ -168,6 +179,8 @@ impl SourceStore {
             snapshot: None,
             cold: parts.cold,
             snapshot_every: parts.snapshot_every,
+            failure: parts.failure.map(|why| SourceFailure { why, is_of_log: false }),
+            gives_up_snapshot: false,
         }
     }
 
@@ -176,6 +189,7 @@ impl SourceStore {
     /// entry, so an opening may not end it early here.
     fn must_wait(&self, what: &StoreRequest) -> bool {
         let has_room = self.journal.as_ref().is_none_or(Journal::has_room);
+        // A reset may come in the middle: it drops the store.
         let is_entry = matches!(what, StoreRequest::Batch(_) | StoreRequest::Open(_));
         !has_room || self.held.len() >= HELD_MAX || is_entry && self.stream.is_sweeping()
     }
@@ -195,12 +209,23 @@ impl SourceStore {
 
     /// Queues an answer until all entries ingested so far are committed: an opening, a gap and the
     /// acknowledgement of a duplicate report them too.
-    fn say(&mut self, answer: IngestAnswer) {
+    pub(super) fn say(&mut self, answer: IngestAnswer) {
         self.held.push_back((self.taken(), answer));
     }
 
     /// Does the work without a request: the end of a full resend, a repeated gap report.
     pub(super) fn tend(&mut self, now: Nanos) -> usize {
+        let done = self.guard(|source| source.tend_now(now)).unwrap_or(1);
+        let is_over = self.failure.as_ref().is_some_and(|failure| !failure.is_of_log);
+        if is_over && self.stream.is_whole() {
+            let source = self.source();
+            tracing::info!(%source, "a source that had failed is whole again");
+            self.failure = None;
+        }
+        done
+    }
+
+    fn tend_now(&mut self, now: Nanos) -> usize {
         let was_sweeping = self.stream.is_sweeping();
         let before = self.stream.swept_before();
         let ack = self.stream.sweep(SWEEP_STEPS, self.desk.store_mut());
@@ -219,7 +244,9 @@ impl SourceStore {
 
     /// Takes a request, now or as soon as the source can.
     pub(super) fn take(&mut self, request: IngestRequest, now: Nanos) {
-        if !self.waiting.is_empty() || self.must_wait(&request.what) {
+        // A reset ends what the others may wait for.
+        let is_next = self.waiting.is_empty() || matches!(request.what, StoreRequest::Reset(_));
+        if !is_next || self.must_wait(&request.what) {
             self.waiting.push(request);
         } else {
             self.carry_out(request, now);
@@ -240,12 +267,33 @@ impl SourceStore {
         count
     }
 
+    /// Carries a request out. One that breaks an invariant is refused, and fails the source.
     fn carry_out(&mut self, request: IngestRequest, now: Nanos) {
+        let connection = request.connection;
+        let (session_id, taken_len) = match &request.what {
+            StoreRequest::Open(open) => (open.session_id, OPENING_COST),
+            StoreRequest::Batch(frame) => (self.stream.writer_session(), frame.len()),
+            StoreRequest::Follow(_) | StoreRequest::Reset(_) | StoreRequest::Gone => {
+                (SessionId::NONE, 0)
+            }
+        };
+        let is_of_log = self.failure.as_ref().is_some_and(|failure| failure.is_of_log);
+        if is_of_log && taken_len > 0 {
+            return self.refuse(connection, session_id, taken_len);
+        }
+        let done = self.guard(|source| source.carry_out_now(request, now));
+        if done.is_none() && taken_len > 0 {
+            self.refuse(connection, session_id, taken_len);
+        }
+    }
+
+    fn carry_out_now(&mut self, request: IngestRequest, now: Nanos) {
         let connection = request.connection;
         match request.what {
             StoreRequest::Gone => self.forget(connection, now),
             StoreRequest::Follow(follow) => self.follow(connection, follow, now),
             StoreRequest::Open(open) => self.open(connection, &open, now),
+            StoreRequest::Reset(reset) => self.reset(connection, &reset, now),
             StoreRequest::Batch(frame) => {
                 self.batch(connection, frame, now);
                 // Sent now, since the next batch may end as many orders as the store retains.
@@ -272,7 +320,7 @@ impl SourceStore {
         self.say(IngestAnswer { connection, bytes, taken_len: OPENING_COST, is_refusal });
     }
 
-    fn keep(&mut self, entry: Vec<u8>, now: Nanos) {
+    pub(super) fn keep(&mut self, entry: Vec<u8>, now: Nanos) {
         if let Some(journal) = &mut self.journal {
             journal.keep(entry.clone(), now);
         }
@@ -375,8 +423,11 @@ impl SourceStore {
     pub(super) fn settle(&mut self, now: Nanos, port: &mut IngestPort) -> usize {
         let mut done = 0;
         if let Some(journal) = &mut self.journal {
-            let worked = journal.do_work(now);
-            done += worked.unwrap_or_else(|error| abort("the log of a source failed", &error));
+            match catch_unwind(AssertUnwindSafe(|| journal.do_work(now))) {
+                Ok(Ok(worked)) => done += worked,
+                Ok(Err(error)) => self.fail_log(error.to_string()),
+                Err(panic) => self.fail_log(text_of(panic.as_ref())),
+            }
         }
         let committed = self.committed();
         while self.held.front().is_some_and(|(at, _)| *at <= committed)
@@ -444,12 +495,17 @@ impl SourceStore {
 
     /// Advances the snapshot under way by one chunk.
     pub(super) fn go_on_with_snapshot(&mut self, port: &mut SnapshotPort) -> SnapshotProgress {
-        let Some(OnItsWay { position, command, floor, is_out }) = self.snapshot else {
-            return SnapshotProgress::Waits;
-        };
         if port.pieces.is_full() {
             return SnapshotProgress::Waits;
         }
+        if std::mem::take(&mut self.gives_up_snapshot) {
+            assert!(port.pieces.push(Piece::GiveUp).is_ok(), "room was found before");
+            port.wake.wake();
+            return SnapshotProgress::GivenUp;
+        }
+        let Some(OnItsWay { position, command, floor, is_out }) = self.snapshot else {
+            return SnapshotProgress::Waits;
+        };
         let committed = self.committed();
         let (piece, goes) = if is_out {
             // A start from this snapshot would otherwise find a hole in the archive. Our own events
@@ -498,11 +554,8 @@ impl SourceStore {
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.close()
         {
-            if !error.is_no_room() {
-                abort("the log of a source failed while stopping", &error);
-            }
             let source = self.stream.source();
-            tracing::warn!(%source, %error, "no room on the disk: it stops as after a crash");
+            tracing::warn!(%source, %error, "the log of a source ends as after a crash");
         }
     }
 
@@ -520,6 +573,8 @@ impl SourceStore {
             next_batch_no: self.stream.next_batch_no().0,
             is_open: self.stream.is_open(),
             is_whole: self.stream.is_whole(),
+            is_quarantined: self.failure.is_some() && !plant::is(Plant::FailureNotTold),
+            failure: self.failure.as_ref().map(|failure| failure.why.clone()),
             level: match self.stream.level() {
                 AckLevel::Memory => "memory",
                 AckLevel::Os => "os",

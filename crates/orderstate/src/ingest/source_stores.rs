@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use weir_delivery::{Desk, OrderStore};
+use weir_io::{Disk, ThreadDisk};
 use weir_types::{Nanos, PartitionId, Reason};
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::ingest::{SOURCE_FRAME_LEN_MAX, SourceBatch};
@@ -20,8 +21,8 @@ use crate::stores::snapshots::{SnapshotOutcome, SnapshotPort};
 const REQUESTS_MAX: usize = 8;
 
 /// The stores of all sources.
-pub struct SourceStores {
-    pub(super) source_stores: Vec<SourceStore>,
+pub struct SourceStores<D: Disk = ThreadDisk> {
+    pub(super) source_stores: Vec<SourceStore<D>>,
     port: Option<IngestPort>,
     /// The ring of a replica's updates, if this node follows another, and its figures.
     updates: Option<(UpdatePort, Arc<ReplicaFigures>)>,
@@ -32,16 +33,16 @@ pub struct SourceStores {
     figures: Arc<IngestFigures>,
 }
 
-impl SourceStores {
+impl<D: Disk> SourceStores<D> {
     /// Returns the stores of all sources, served over `port`.
     #[must_use]
     pub fn new(
-        source_stores: Vec<SourceStoreParts>,
+        source_stores: Vec<SourceStoreParts<D>>,
         port: Option<IngestPort>,
         updates: Option<(UpdatePort, Arc<ReplicaFigures>)>,
         snapshots: Option<SnapshotPort>,
         figures: Arc<IngestFigures>,
-    ) -> SourceStores {
+    ) -> SourceStores<D> {
         let source_stores = source_stores.into_iter().map(SourceStore::new).collect();
         let snapshot_of = None;
         let source_stores =
@@ -84,7 +85,7 @@ impl SourceStores {
     }
 
     /// Returns the store of the node's own partition, where it trades.
-    pub fn own(&mut self) -> Option<&mut SourceStore> {
+    pub fn own(&mut self) -> Option<&mut SourceStore<D>> {
         self.source_stores.iter_mut().find(|source_store| source_store.own.is_some())
     }
 
@@ -195,12 +196,13 @@ impl SourceStores {
             }
             StoreRequest::Follow(follow) => follow.source_id,
             StoreRequest::Open(open) => open.source_id,
+            StoreRequest::Reset(reset) => reset.source_id,
             StoreRequest::Batch(frame) => source_of(frame),
         };
         self.feed(source).take(request, now);
     }
 
-    fn feed(&mut self, source: PartitionId) -> &mut SourceStore {
+    fn feed(&mut self, source: PartitionId) -> &mut SourceStore<D> {
         let source_store =
             self.source_stores.iter_mut().find(|source_store| source_store.source() == source);
         source_store.expect("the ingest agent knows the sources")
@@ -248,7 +250,7 @@ impl SourceStores {
         sources.sort_by_key(|source| source.source);
         if let Some((_, figures)) = &self.updates {
             let mut sources = figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
-            let followed = |source_store: &SourceStore| {
+            let followed = |source_store: &SourceStore<D>| {
                 Some((source_store.source(), source_store.follow_figures()?))
             };
             *sources = self.source_stores.iter().filter_map(followed).collect();

@@ -73,7 +73,9 @@ mod tests {
         let name = |request: IngestRequest| match request.what {
             StoreRequest::Follow(follow) => (request.connection, follow.position),
             StoreRequest::Batch(bytes) => (request.connection, u64::from(bytes[0])),
-            StoreRequest::Open(_) | StoreRequest::Gone => unreachable!("none was pushed"),
+            StoreRequest::Open(_) | StoreRequest::Reset(_) | StoreRequest::Gone => {
+                unreachable!("none was pushed")
+            }
         };
         next.map(name).collect()
     }

@@ -21,8 +21,11 @@
 //!
 //! A journal that is dropped ends with a closing mark: a start may be refused when it is open.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use anyhow::Context;
-use weir_delivery::replay::STREAM_STATE_LEN;
+use weir_delivery::replay::{ReplayError, STREAM_STATE_LEN};
 use weir_delivery::stream::{SourceStream, Window};
 use weir_delivery::{OrderStore, Restore, StoreConfig};
 use weir_io::{Access, Disk, DiskError, DiskErrorKind};
@@ -35,6 +38,7 @@ use weir_types::{AckLevel, Durability, Epoch, Nanos, PartitionId, Position};
 
 use super::StoreSettings;
 use super::tail::EntryTail;
+use crate::panic_text::text_of;
 
 /// The log of one source's entries.
 pub struct Journal<D: Disk> {
@@ -74,6 +78,48 @@ pub fn ack_level(durability: Durability) -> AckLevel {
         Durability::Os => AckLevel::Os,
         Durability::Disk => AckLevel::Disk,
     }
+}
+
+/// The reason that a source's log cannot be used, which is no other source's and not the node's: a
+/// start sets the log aside and asks the core for a full resend.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceFault {
+    /// An entry is refused, although it was taken once.
+    #[error("entry {position} of source {source_id}: {error}")]
+    Replay {
+        /// The source.
+        source_id: PartitionId,
+        /// The entry's position.
+        position: Position,
+        /// The refusal.
+        error: ReplayError,
+    },
+    /// An entry breaks an invariant of the store.
+    #[error("entry {position} of source {source_id} breaks an invariant: {what}")]
+    Invariant {
+        /// The source.
+        source_id: PartitionId,
+        /// The position of the entry, or of the last one where the end of a resend breaks it.
+        position: Position,
+        /// The invariant.
+        what: String,
+    },
+}
+
+/// Returns true when an error of [`recover`] is a fault of the source's own log: one that its core
+/// caused, or damage. What stands for the whole directory or the program is none: a log of a newer
+/// format, one that is locked, a disk that does not answer.
+#[must_use]
+pub fn is_source_fault(error: &anyhow::Error) -> bool {
+    let is_damage = error.chain().filter_map(|cause| cause.downcast_ref::<LogError>()).any(|log| {
+        matches!(
+            log,
+            LogError::Damaged { .. }
+                | LogError::DamagedHeader { .. }
+                | LogError::MissingSegment { .. }
+        )
+    });
+    is_damage || error.chain().any(|cause| cause.is::<SourceFault>())
 }
 
 impl<D: Disk> Journal<D> {
@@ -206,7 +252,7 @@ pub fn sync_log<D: Disk>(disk: &mut D) -> Result<(), DiskError> {
 ///
 /// # Errors
 /// When the log is damaged, newer or locked, or an entry contradicts the store. Recovery never
-/// guesses.
+/// guesses. [`is_source_fault`] tells whether the log can be set aside.
 pub fn recover<D: Disk, S: Disk>(
     settings: &StoreSettings,
     window: Window,
@@ -243,16 +289,34 @@ pub fn recover<D: Disk, S: Disk>(
     } else if at < last {
         let mut reader = log.read(at.next())?;
         while let Some(entry) = reader.next_entry()? {
-            let replayed = stream.replay(entry.bytes, &mut store);
-            replayed.with_context(|| format!("entry {} of source {source}", entry.position))?;
+            let position = entry.position;
+            let replay = AssertUnwindSafe(|| stream.replay(entry.bytes, &mut store));
+            match catch_unwind(replay) {
+                Ok(Ok(())) => {}
+                Ok(Err(ReplayError::Reset)) => {
+                    let reset = stream.reset(&store).map_err(ReplayError::Refused);
+                    store = reset.map_err(|error| refused(source, position, error))?;
+                }
+                Ok(Err(error)) => return Err(refused(source, position, error).into()),
+                Err(panic) => return Err(invariant(source, position, panic.as_ref()).into()),
+            }
             tail.push(entry.bytes.to_vec());
         }
     }
-    let resends = stream.end_replay(&mut store).resends;
+    let ended = catch_unwind(AssertUnwindSafe(|| stream.end_replay(&mut store).resends));
+    let resends = ended.map_err(|panic| invariant(source, last, panic.as_ref()))?;
     store.set_bytes_max(settings.bytes_max);
     let stream = stream.at_level(ack_level(config.durability));
     let journal = Journal::new(log, &config, last);
     Ok(RecoveredSource { store, stream, journal, tail, snapshots, resends, notes })
+}
+
+fn refused(source_id: PartitionId, position: Position, error: ReplayError) -> SourceFault {
+    SourceFault::Replay { source_id, position, error }
+}
+
+fn invariant(source_id: PartitionId, position: Position, panic: &(dyn Any + Send)) -> SourceFault {
+    SourceFault::Invariant { source_id, position, what: text_of(panic) }
 }
 
 fn nothing(

@@ -486,12 +486,10 @@ mod tests {
     #[cfg(feature = "planted")]
     #[test]
     fn every_planted_bug_of_a_start_without_the_first_events_is_found() {
-        for planted in Plant::ALL.iter().copied() {
-            plant::set(Some(planted));
-            let is_found = std::panic::catch_unwind(check_rebuilt).is_err();
-            plant::set(None);
-            assert!(is_found, "{planted:?}");
-        }
+        plant::set(Some(Plant::RebuiltOverHole));
+        let is_found = std::panic::catch_unwind(check_rebuilt).is_err();
+        plant::set(None);
+        assert!(is_found, "it is planted");
     }
 
     #[test]

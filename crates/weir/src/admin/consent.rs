@@ -76,6 +76,7 @@ fn effect(args: &AdminArgs) -> anyhow::Result<Option<String>> {
         AdminCommand::Schedule(schedule) => scheduled(args, schedule)?,
         AdminCommand::Calendar(calendar) => replaced(args, calendar)?,
         AdminCommand::Cancel(cancel) => Some(cancelled(cancel)),
+        AdminCommand::Source(source) => Some(source.effect()),
         _ => None,
     })
 }

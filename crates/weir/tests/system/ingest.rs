@@ -20,7 +20,9 @@ use weir_wire::ingest::{OpenSource, SourceBatch};
 
 use crate::retention::files;
 use crate::support::following::Following;
-use crate::support::{HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
+use crate::support::{
+    ALICE, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, open_market, until,
+};
 use crate::web::get;
 
 #[path = "../../../delivery/tests/stream/core.rs"]
@@ -323,10 +325,15 @@ fn nobody_feeds_a_source_that_is_not_its_own() {
     let nothing = open_of(CORE.session_id, SOURCE, Switch::Off);
     let said = say(&mut core, |out| put_frame(&nothing, out));
     assert_eq!(reason(said), Reason::ResendNeeded);
-    let refused = Client::connect(ingest_address(&node), Limits::default())
-        .unwrap()
-        .log_on(OPERATOR.config(), HANG)
-        .unwrap_err();
+    open_market(&node, &[ALICE]);
+    let refused = until("a refusal", || {
+        let mut client = Client::connect(ingest_address(&node), Limits::default()).unwrap();
+        match client.log_on(ALICE.config(), HANG).unwrap_err() {
+            // The ingest agent does not know the session yet.
+            ClientError::LogonRejected { reason: Reason::UnknownKey, .. } => None,
+            refused => Some(refused),
+        }
+    });
     let is_role = matches!(refused, ClientError::LogonRejected { reason: Reason::NotEntitled, .. });
     assert!(is_role, "{refused}");
     assert_eq!(node.status()["ingest"]["refused"], 3);

@@ -52,6 +52,7 @@ mod retention_views;
 mod secrets;
 mod service;
 mod slow_reader;
+mod source_failures;
 mod stalled_disk;
 mod state_client;
 mod subscriptions;

@@ -210,6 +210,7 @@ fn new_source(
         own: None,
         snapshot_every: u64::MAX,
         cold: None,
+        failure: None,
     };
     let figures = Arc::new(IngestFigures::default());
     let mut stores = SourceStores::new(vec![parts], Some(from_ingest), None, None, figures);

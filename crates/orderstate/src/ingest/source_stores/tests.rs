@@ -17,6 +17,8 @@ use crate::replica::{FollowPort, Update, UpdateData, UpdateTicket, follow_to_sto
 use crate::stores::WINDOW;
 use crate::stores::tail::EntryTail;
 
+mod failures;
+
 const SESSION: SessionId = SessionId(30);
 const SLOW: PartitionId = PartitionId(40);
 const QUICK: PartitionId = PartitionId(41);
@@ -26,7 +28,10 @@ const ORDERS: u64 = 10_000;
 const BATCH: u64 = 500;
 
 fn desk(source: PartitionId) -> Desk {
-    let store = OrderStore::new(StoreConfig::new(source, Epoch::NONE));
+    desk_with(OrderStore::new(StoreConfig::new(source, Epoch::NONE)))
+}
+
+fn desk_with(store: OrderStore) -> Desk {
     let sealer = TokenSealer::new(TokenKey::new(1, &[7; 32]), NonceCounter::new(1, Nanos(1)));
     Desk::new(DeskConfig::default(), store, sealer)
 }
@@ -41,6 +46,7 @@ fn fed(source: PartitionId) -> SourceStoreParts {
         own: None,
         snapshot_every: u64::MAX,
         cold: None,
+        failure: None,
     }
 }
 
@@ -229,7 +235,7 @@ fn entries(source: PartitionId, ticket: &UpdateTicket) -> Update {
         match request.what {
             StoreRequest::Open(open) => put_frame(&open, &mut frames),
             StoreRequest::Batch(frame) => frames.extend_from_slice(&frame),
-            StoreRequest::Follow(_) | StoreRequest::Gone => unreachable!("a resend has neither"),
+            _ => unreachable!("a resend has nothing else"),
         }
     }
     let state = FollowState {

@@ -1,0 +1,46 @@
+//! Each planted bug of a source's stream is found by a named test.
+
+use weir_delivery::plant::{self, Plant};
+
+use crate::{lies, room};
+
+#[test]
+fn every_planted_bug_of_a_stream_is_found() {
+    let cases: [(Plant, fn()); Plant::ALL.len()] = [
+        (
+            Plant::NumbersUnbounded,
+            lies::numbers_at_the_ends_of_their_types_are_refused_by_their_field,
+        ),
+        (
+            Plant::EpochUnbounded,
+            lies::numbers_at_the_ends_of_their_types_are_refused_by_their_field,
+        ),
+        (Plant::RepeatsNotCompared, lies::a_batch_that_comes_again_with_other_rows_is_refused),
+        (Plant::RoomForOneRow, room::a_batch_without_room_for_all_of_its_rows_changes_nothing),
+        (
+            Plant::JumpOfRowsMissed,
+            crate::a_record_number_far_ahead_refuses_its_batch_and_changes_nothing,
+        ),
+        (
+            Plant::PlacesForgotten,
+            lies::a_store_that_failed_asks_for_a_resend_in_a_later_epoch_and_honours_no_token,
+        ),
+        (
+            Plant::TokensHonoured,
+            lies::a_store_that_failed_asks_for_a_resend_in_a_later_epoch_and_honours_no_token,
+        ),
+        (
+            Plant::HighestForgotten,
+            lies::a_store_that_failed_asks_for_a_resend_in_a_later_epoch_and_honours_no_token,
+        ),
+    ];
+    let planted: Vec<Plant> = cases.iter().map(|(bug, _)| *bug).collect();
+    assert_eq!(planted, Plant::ALL);
+    for (bug, test) in cases {
+        test();
+        plant::set(Some(bug));
+        let found = std::panic::catch_unwind(test);
+        plant::set(None);
+        assert!(found.is_err(), "{bug:?} is not found");
+    }
+}
