@@ -19,8 +19,8 @@ use weir_types::{InstrumentId, MarketContent, MarketPolicy, Nanos, Reason};
 use weir_wire::Message;
 use weir_wire::group::Group;
 use weir_wire::market::{
-    MarketChannel, MarketGap, MarketLevel, MarketLevels, MarketOrder, MarketOrders, MarketQuote,
-    MarketRestingOrder, MarketStatistics, MarketStatus, MarketTrade, PATTERN_LEN_MAX,
+    MarketChannel, MarketEnded, MarketGap, MarketLevel, MarketLevels, MarketOrder, MarketOrders,
+    MarketQuote, MarketRestingOrder, MarketStatistics, MarketStatus, MarketTrade, PATTERN_LEN_MAX,
 };
 use weir_wire::market_dialogue::MarketMessage;
 
@@ -159,7 +159,7 @@ struct Inner {
     /// Intervals in force at the gateway, by subscription, in nanoseconds.
     intervals: BTreeMap<u32, u64>,
     /// Refused subscriptions, with the reasons.
-    refused: Vec<(u32, Reason)>,
+    refused: Vec<MarketEnded>,
     /// The error that ended the feed for good.
     failed: Option<Failure>,
     /// The error that ended the last connection.
@@ -179,7 +179,7 @@ impl Inner {
                 MarketMessage::Ended(ended) => {
                     intervals.remove(&ended.handle);
                     let is_refusal = ended.reason != Reason::None;
-                    refused.extend(is_refusal.then_some((ended.handle, ended.reason)));
+                    refused.extend(is_refusal.then_some(*ended));
                 }
                 _ => {}
             }
@@ -210,8 +210,12 @@ impl Inner {
             let draft = std::mem::take(&mut self.draft);
             return Ok(Some(Draft { received_time: unix_time(), ..draft }));
         }
-        if let Some((handle, reason)) = self.refused.pop() {
-            let message = format!("subscription {handle} was refused: {}", reason.text());
+        if let Some(ended) = self.refused.pop() {
+            let MarketEnded { handle, reason, slots_needed, slots_max, .. } = ended;
+            let mut message = format!("subscription {handle} was refused: {}", reason.text());
+            if slots_max > 0 {
+                message += &format!(": {slots_needed} of {slots_max}");
+            }
             return Err(Failure::new("Refused", message).because(reason));
         }
         self.failed.clone().map_or(Ok(None), Err)

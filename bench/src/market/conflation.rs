@@ -124,7 +124,7 @@ fn both_stages(changes: &[Entry], instruments: u64, interval: u64, count: usize)
         let instrument_id = InstrumentId(id);
         let definition =
             Definition { instrument_id, symbol, round_lot: Qty(100), previous_close: None };
-        fanout.define(Nanos(0), &definition);
+        fanout.define(&definition);
     }
     let subscribers: Vec<_> = (0..count).map(|_| fanout.add_subscriber()).collect();
     for subscriber in &subscribers {
@@ -133,6 +133,7 @@ fn both_stages(changes: &[Entry], instruments: u64, interval: u64, count: usize)
             fanout.subscribe(Nanos(0), *subscriber, &terms).expect("sound terms");
         }
     }
+    fanout.settle(Nanos(0));
     for interest in fanout.take_interest() {
         conflator.interest(Nanos(0), &interest, &NoBooks);
     }

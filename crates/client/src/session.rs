@@ -980,7 +980,13 @@ mod tests {
     fn what_is_no_sessions_is_an_error_of_the_node() {
         let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
         let (session_id, reason) = (SessionId(5), Reason::NotAttached);
-        let ended = weir_wire::market::MarketEnded { session_id, handle: 1, reason };
+        let ended = weir_wire::market::MarketEnded {
+            session_id,
+            handle: 1,
+            slots_needed: 0,
+            slots_max: 0,
+            reason,
+        };
         let market = weir_wire::market_dialogue::MarketMessage::Ended(ended);
         let error = session.on_message(&NodeMessage::Market(market), &mut Vec::new()).unwrap_err();
         assert!(matches!(error, ClientError::Decode(DecodeError::Unexpected(_))), "{error}");

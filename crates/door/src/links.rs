@@ -148,6 +148,12 @@ impl<S: Default> Links<S> {
         self.sessions.contains_key(&session_id)
     }
 
+    /// The number of open connections that carry the session.
+    #[must_use]
+    pub fn connections_of(&self, session_id: SessionId) -> u32 {
+        self.sessions.get(&session_id).copied().unwrap_or(0)
+    }
+
     /// An open connection. Output that is appended to it is sent at the end of the cycle in which
     /// it is [touched](Links::touch).
     pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Link<S>> {

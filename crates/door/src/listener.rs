@@ -340,7 +340,13 @@ impl<P: Protocol> Listener<P> {
             if is_taken || P::TERMS.is_exclusive && links.has_session(session_id) {
                 return Err(Reason::AlreadyLoggedOn);
             }
-            if protocol.may_enter(role) { Ok(()) } else { Err(Reason::NotEntitled) }
+            if !protocol.may_enter(role) {
+                return Err(Reason::NotEntitled);
+            }
+            if links.connections_of(session_id) >= protocol.session_connections_max() {
+                return Err(Reason::TooManySessionConnections);
+            }
+            Ok(())
         };
         match take_logon(&mut self.reception, raw, message, via, may, &mut link.socket.output) {
             LogonOutcome::Open(session) => {
@@ -386,7 +392,7 @@ impl<P: Protocol> Listener<P> {
             is_due | link.socket.give_up(now)
         });
         links.show();
-        self.protocol.show(links);
+        self.protocol.show(links, now);
     }
 
     /// Sends output, and removes connections that have ended.

@@ -76,6 +76,11 @@ pub trait Protocol: Send {
     /// Copies the control log's next event into `record`; false when there is none.
     fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool;
 
+    /// Returns the most connections that may carry one session.
+    fn session_connections_max(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Returns true if sessions of this role may log on.
     fn may_enter(&self, role: Role) -> bool;
 
@@ -122,8 +127,8 @@ pub trait Protocol: Send {
     }
 
     /// Publishes figures, twenty times a second.
-    fn show(&mut self, links: &Links<Self::State>) {
-        let _ = links;
+    fn show(&mut self, links: &Links<Self::State>, now: Nanos) {
+        let _ = (links, now);
     }
 
     /// The time of the next cycle that the protocol needs although no event comes.

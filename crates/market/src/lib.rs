@@ -17,6 +17,7 @@ pub mod bar;
 pub mod book;
 pub mod conflate;
 pub mod interval;
+pub mod plant;
 pub mod publish;
 
 pub use book::{Books, BooksConfig, Change};

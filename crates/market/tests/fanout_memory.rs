@@ -102,7 +102,7 @@ impl Crowd {
             let symbol = SymbolText::new(format!("{group}{id}").as_bytes()).expect("a symbol");
             let (instrument_id, round_lot) = (InstrumentId(id), Qty(100));
             let definition = Definition { instrument_id, symbol, round_lot, previous_close: None };
-            fanout.define(Nanos(0), &definition);
+            fanout.define(&definition);
         }
         let subscribers = (0..SUBSCRIBERS).map(|_| fanout.add_subscriber()).collect();
         Crowd { fanout, subscribers, clock: 0, told: 0, gaps: 0 }
@@ -112,6 +112,7 @@ impl Crowd {
         for id in &self.subscribers {
             self.fanout.subscribe(Nanos(self.clock), *id, terms).expect("it may");
         }
+        self.fanout.settle(Nanos(self.clock));
     }
 
     fn say(&mut self, id: u32, body: Body) {
@@ -209,10 +210,12 @@ fn a_subscription_takes_what_the_page_says_for_each_instrument_and_gives_it_back
     let mut crowd = Crowd::new();
     // The first subscriber pays for the fan-out's own memory of an instrument.
     crowd.fanout.subscribe(Nanos(0), crowd.subscribers[0], &quotes()).expect("it may");
+    crowd.fanout.settle(Nanos(0));
     let before = HELD.get();
     for id in &crowd.subscribers[1..] {
         crowd.fanout.subscribe(Nanos(0), *id, &quotes()).expect("it may");
     }
+    crowd.fanout.settle(Nanos(0));
     crowd.round(0, INSTRUMENTS + 1);
     crowd.poll_until_empty();
     let places = ((SUBSCRIBERS - 1) * INSTRUMENTS) as usize;
@@ -222,6 +225,7 @@ fn a_subscription_takes_what_the_page_says_for_each_instrument_and_gives_it_back
     for id in std::mem::take(&mut crowd.subscribers) {
         crowd.fanout.remove_subscriber(id);
     }
+    crowd.fanout.settle(Nanos(0));
     let kept = HELD.get().saturating_sub(before) / places;
     assert!(kept <= 40, "{kept} bytes for an instrument stay when all have gone");
 }

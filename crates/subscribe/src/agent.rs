@@ -269,7 +269,7 @@ impl Protocol for Subscriptions {
         self.publishers.remove(&link.id);
     }
 
-    fn show(&mut self, _links: &Links) {
+    fn show(&mut self, _links: &Links, _now: Nanos) {
         self.figures.publish(&self.broker, self.holders.len() as u64);
     }
 

@@ -95,6 +95,8 @@ reasons! {
     TooManyConnections = 35, "too many connections of this address have not logged on";
     /// The session has received events that are not in this node's history.
     ResumeOtherHistory = 36, "the session was told events that are not in the node's history";
+    /// The session has the most connections allowed at this listener.
+    TooManySessionConnections = 37, "the session has as many connections as it may";
     /// The session has the most copy streams allowed.
     TooManyCopyStreams = 38, "the session gets copies in as many streams as it may";
 
@@ -304,6 +306,13 @@ reasons! {
     HandleTaken = 192, "a subscription of the session has this handle already";
     /// The pattern of a subscription to market data is malformed.
     PatternMalformed = 193, "the pattern is no symbol, no beginning of symbols and no star";
+    /// The session's subscriptions would have more slots, instruments summed up over
+    /// subscriptions, than they may.
+    TooManySessionSlots = 194, "the session's subscriptions would have more slots than they may";
+    /// The subscriptions of all sessions would have more slots than they may.
+    TooManySlots = 195, "all sessions' subscriptions would have more slots than they may";
+    /// As many subscriptions of the connection as may be include one instrument.
+    TooManyOfInstrument = 196, "as many subscriptions as may be include an instrument of it";
 }
 
 impl fmt::Display for Reason {

@@ -185,7 +185,7 @@ pub fn refused(reason: Reason, token: &[u8]) -> Response {
         Reason::ResyncEpoch | Reason::ResyncFilter | Reason::ResyncFloor | Reason::ResyncToken => {
             StatusCode::GONE
         }
-        Reason::LimitReached => StatusCode::TOO_MANY_REQUESTS,
+        Reason::LimitReached | Reason::TooManySessionConnections => StatusCode::TOO_MANY_REQUESTS,
         Reason::Overloaded
         | Reason::Stopping
         | Reason::MinTokenNotReached

@@ -454,8 +454,11 @@ mod tests {
     #[test]
     fn a_watch_whose_subscriptions_have_all_ended_is_an_error_with_the_last_reason() {
         let session_id = weir_types::SessionId(1);
-        let ended =
-            |handle, reason| MarketMessage::Ended(MarketEnded { session_id, handle, reason });
+        let ended = |handle, reason| {
+            let (slots_needed, slots_max) = (0, 0);
+            let ended = MarketEnded { session_id, handle, slots_needed, slots_max, reason };
+            MarketMessage::Ended(ended)
+        };
         let mut live = Live { count: 2, last_reason: Reason::None };
         live.note(&ended(1, Reason::PatternMalformed));
         live.check().expect("the second one is live");

@@ -96,6 +96,10 @@ impl Names {
             }
             MarketMessage::Ended(one) => Line::Note(match one.reason {
                 Reason::None => format!("subscription {} has ended", one.handle),
+                reason if one.slots_max > 0 => format!(
+                    "subscription {} has ended: {reason:?}: {reason}: {} of {}",
+                    one.handle, one.slots_needed, one.slots_max
+                ),
                 reason => format!("subscription {} has ended: {reason:?}: {reason}", one.handle),
             }),
             data if is_json => Line::Data(self.json(data)),

@@ -133,8 +133,9 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
         let [p50, p99, p999] = flush.age_ns.map(span);
         let _ = writeln!(
             text,
-            "flush {index} {} connections, {} messages, age p50 {p50} p99 {p99} p99.9 {p999}",
-            flush.door.connections, flush.counts.messages
+            "flush {index} {} connections, {} slots, {} messages, age p50 {p50} p99 {p99} p99.9 \
+             {p999}",
+            flush.door.connections, flush.counts.slots, flush.counts.messages
         );
     }
     text.push_str(&kept(report));
@@ -202,16 +203,30 @@ fn subscribers(report: &MarketReport, limit: usize) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "\n{:>10} {:>9} {:>13} {:>12} {:>10} {:>8} {:>8} {:>10} {:>8}",
-        "session", "by", "subscriptions", "messages", "age", "queued", "waiting", "merged", "lost"
+        "\n{:>10} {:>9} {:>5} {:>13} {:>17} {:>8} {:>12} {:>10} {:>8} {:>8} {:>10} {:>8}",
+        "session",
+        "by",
+        "conns",
+        "subscriptions",
+        "session's slots",
+        "steps",
+        "messages",
+        "age",
+        "queued",
+        "waiting",
+        "merged",
+        "lost"
     );
     for one in all {
         let _ = writeln!(
             text,
-            "{:>10} {:>9} {:>13} {:>12} {:>10} {:>8} {:>8} {:>10} {:>8}",
+            "{:>10} {:>9} {:>5} {:>13} {:>17} {:>8} {:>12} {:>10} {:>8} {:>8} {:>10} {:>8}",
             one.session_id,
             if one.is_web { "websocket" } else { "tcp" },
+            one.connections,
             one.subscriptions,
+            format!("{}/{}", one.slots, one.slots_max),
+            one.steps_left,
             one.messages,
             span(one.last_age_ns),
             one.queue_len,

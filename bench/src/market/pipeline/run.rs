@@ -184,7 +184,7 @@ pub fn measure(cell: &Cell) -> Outcome {
 fn fanout_of(cell: &Cell, mut wishes: rtrb::Producer<weir_market::conflate::Interest>) -> Fanout {
     let mut fanout = Fanout::new(InstrumentId(INSTRUMENTS), 8);
     for id in 1..=INSTRUMENTS {
-        fanout.define(Nanos(0), &definition(id));
+        fanout.define(&definition(id));
     }
     let policy = if cell.is_conflated { Policy::Conflate } else { Policy::None };
     let terms = Subscription {
@@ -197,6 +197,7 @@ fn fanout_of(cell: &Cell, mut wishes: rtrb::Producer<weir_market::conflate::Inte
         let subscriber = fanout.add_subscriber();
         fanout.subscribe(Nanos(0), subscriber, &terms).expect("it makes sense");
     }
+    fanout.settle(Nanos(0));
     for interest in fanout.take_interest() {
         wishes.push(interest).expect("there is room");
     }

@@ -148,15 +148,15 @@ impl Conflator {
 
     /// Starts or ends interest in a kind of an instrument. At the start, queues the state, marked
     /// as snapshot, through the priority queue, so that no change between the snapshot and later
-    /// entries is missed. The `Fanout`s of other subscribers ignore that entry.
-    pub fn interest(&mut self, now: Nanos, interest: &Interest, books: &impl BookView) {
+    /// entries is missed. The `Fanout`s of other subscribers ignore that entry. Returns the number
+    /// of queued items that were looked at, to remove those of an interest that ends.
+    pub fn interest(&mut self, now: Nanos, interest: &Interest, books: &impl BookView) -> usize {
         let Interest { instrument_id, kind, is_wanted } = *interest;
         if instrument_id > self.instrument_id_max {
-            return;
+            return 0;
         }
         if !is_wanted {
-            self.unwant(instrument_id, kind);
-            return;
+            return self.unwant(instrument_id, kind);
         }
         let index = instrument_id.0 as usize;
         if self.slots.len() <= index {
@@ -174,15 +174,17 @@ impl Conflator {
         };
         self.wanted[slot as usize] += 1;
         self.tell(now, slot, books);
+        0
     }
 
-    fn unwant(&mut self, instrument_id: InstrumentId, kind: Kind) {
-        let Some(slot) = self.slot_of(instrument_id, kind) else { return };
+    fn unwant(&mut self, instrument_id: InstrumentId, kind: Kind) -> usize {
+        let Some(slot) = self.slot_of(instrument_id, kind) else { return 0 };
         self.wanted[slot as usize] -= 1;
-        if self.wanted[slot as usize] == 0 {
-            self.outbox.remove_slots(&[slot]);
-            self.slots[instrument_id.0 as usize][kind as usize] = NONE;
+        if self.wanted[slot as usize] > 0 {
+            return 0;
         }
+        self.slots[instrument_id.0 as usize][kind as usize] = NONE;
+        if self.outbox.remove_slot(slot) { self.outbox.sweep() } else { 0 }
     }
 
     /// Queues a slot's state in the priority queue.
@@ -251,7 +253,7 @@ impl Conflator {
     /// wait, because they have no interval.
     pub fn set_interval(&mut self, now: Nanos, kind: Kind, interval: Nanos) {
         if kind.may_wait() {
-            self.outbox.set_interval(now, kind as u32, interval);
+            let _slot_count = self.outbox.set_interval(now, kind as u32, interval);
         }
     }
 

@@ -4,6 +4,8 @@
 //! A subscriber's writer calls [`Fanout::poll`] when it has room, for as many messages as fit;
 //! nothing here waits for a subscriber. A subscriber's queues are bounded by the `queue_len_max` of
 //! its subscriptions and by its number of instruments.
+//!
+//! A request does no work that grows with the instruments: [`Fanout::advance`] does, in steps.
 
 use std::collections::HashMap;
 
@@ -11,14 +13,20 @@ use rustc_hash::FxBuildHasher;
 use weir_feed::instrument::{Definition, SymbolText};
 use weir_types::{InstrumentId, Nanos};
 
+use super::accounts::{AccountId, AccountProgress, Accounts, Departure, Job};
 use super::conflator::Interest;
-use super::entry::{Body, Entry, Kind, MergedChanges};
+use super::entry::{Body, Entry, MergedChanges};
+use super::instruments::Instruments;
 use super::outbox::{Group, Outbox};
 use super::subscription::{
     Pattern, Policy, SubscribeError, SubscriberId, Subscription, SubscriptionId,
 };
-use super::topic::{Listener, Topics};
+use super::topic::Topics;
 use super::view::BookView;
+use crate::plant::{self, Plant};
+
+/// Items of ended subscriptions that one poll drops.
+const DROPS_MAX: usize = 1_024;
 
 /// A message to a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,43 +93,60 @@ pub struct SubscriberProgress {
     pub oldest: Option<MergedChanges>,
 }
 
-#[derive(Clone, Debug)]
-struct Active {
-    terms: Subscription,
-    slots: Vec<(InstrumentId, u32)>,
+/// A subscription that ended without a request of its subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedSubscription {
+    /// The subscriber.
+    pub subscriber: SubscriberId,
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// The reason.
+    pub error: SubscribeError,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Subscriber {
-    outbox: Outbox,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Active {
+    pub(super) terms: Subscription,
+    /// All matching instruments in front of this place in the order of definitions are included.
+    pub(super) place: usize,
+    /// Slots claimed and not taken yet.
+    pub(super) claimed: u32,
+    pub(super) has_ended: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Subscriber {
+    pub(super) outbox: Outbox,
     /// Subscriptions by group.
-    active: Vec<Option<Active>>,
+    pub(super) active: Vec<Option<Active>>,
+    pub(super) account: u32,
+    /// True once it has gone: it is removed when it has left all instruments.
+    pub(super) has_gone: bool,
     /// True while the subscriber is listed for [`Fanout::take_ready`].
-    is_ready: bool,
+    pub(super) is_ready: bool,
     sent_count: u64,
     merged_count: u64,
     lost_count: u64,
 }
 
-type Watcher = (u32, u32);
+/// A subscriber and a group of it: a subscription.
+pub(super) type Watcher = (u32, u32);
 
 /// The second stage of conflation, for the subscribers of one flush thread.
 #[derive(Clone, Debug)]
 pub struct Fanout {
     instrument_id_max: InstrumentId,
     subscriptions_max: u32,
-    topics: Topics,
-    subscribers: Vec<Option<Subscriber>>,
-    /// Symbols by instrument number.
-    symbols: Vec<Option<SymbolText>>,
-    numbers: HashMap<SymbolText, InstrumentId, FxBuildHasher>,
+    pub(super) topics: Topics,
+    pub(super) subscribers: Vec<Option<Subscriber>>,
+    pub(super) instruments: Instruments,
     /// Subscriptions of exactly one symbol, by symbol.
-    exact: HashMap<SymbolText, Vec<Watcher>, FxBuildHasher>,
-    /// All other subscriptions.
-    watchers: Vec<Watcher>,
-    interest: Vec<Interest>,
+    pub(super) exact: HashMap<SymbolText, Vec<Watcher>, FxBuildHasher>,
+    pub(super) accounts: Accounts,
+    pub(super) interest: Vec<Interest>,
+    pub(super) ended: Vec<EndedSubscription>,
     /// Subscribers with new entries since [`Fanout::take_ready`] last listed them.
-    ready: Vec<SubscriberId>,
+    pub(super) ready: Vec<SubscriberId>,
 }
 
 impl Fanout {
@@ -134,65 +159,119 @@ impl Fanout {
             subscriptions_max,
             topics: Topics::default(),
             subscribers: Vec::new(),
-            symbols: Vec::new(),
-            numbers: HashMap::default(),
+            instruments: Instruments::default(),
             exact: HashMap::default(),
-            watchers: Vec::new(),
+            accounts: Accounts::default(),
             interest: Vec::new(),
+            ended: Vec::new(),
             ready: Vec::new(),
         }
     }
 
-    /// Adds an instrument to all subscriptions that match it. A previous owner of the number or the
-    /// symbol loses it.
-    pub fn define(&mut self, now: Nanos, definition: &Definition) {
+    /// Limits the slots of all accounts together, except those without a limit of their own.
+    #[must_use]
+    pub fn with_slots_max(mut self, slots_max: u64) -> Fanout {
+        self.accounts.slots_max = Some(slots_max);
+        self
+    }
+
+    /// Adds an instrument, which all subscriptions that match it include in later steps. A previous
+    /// owner of the number or the symbol loses it.
+    pub fn define(&mut self, definition: &Definition) {
         let Definition { instrument_id: id, symbol, .. } = *definition;
-        if id > self.instrument_id_max {
+        if id > self.instrument_id_max || self.instruments.symbol_of(id) == Some(symbol) {
             return;
         }
-        let index = id.0 as usize;
-        if self.symbols.len() <= index {
-            self.symbols.resize(index + 1, None);
-        }
-        if self.symbols[index] == Some(symbol) {
-            return;
-        }
-        if let Some(other) = self.numbers.get(&symbol).copied() {
+        if let Some(other) = self.instruments.number_of(&symbol) {
             self.forget(other);
         }
         self.forget(id);
-        self.symbols[index] = Some(symbol);
-        self.numbers.insert(symbol, id);
-        let mut found = self.exact.get(&symbol).cloned().unwrap_or_default();
-        let is_match = |watcher: &Watcher| self.terms(*watcher).pattern.matches(&symbol);
-        found.extend(self.watchers.iter().copied().filter(is_match));
-        for watcher in found {
-            self.listen(now, watcher, id);
+        self.instruments.add(id, symbol);
+        self.compact_order();
+        for (subscriber, group) in self.exact.get(&symbol).into_iter().flatten().copied() {
+            let waiting = self.subscribers[subscriber as usize].as_ref();
+            let account = waiting.expect("a watcher's subscriber is there").account;
+            self.accounts.get_mut(account).behind.push_back((subscriber, group));
+            self.accounts.list(account);
+        }
+        if !plant::is(Plant::GrowthForgotten) {
+            self.accounts.list_watching();
         }
     }
 
-    /// Adds a subscriber without subscriptions.
+    /// Adds an account, whose subscribers share `slots_max` slots, and the turns at which their
+    /// requests are carried out.
+    pub fn add_account(&mut self, slots_max: Option<u64>) -> AccountId {
+        self.accounts.add(slots_max, true)
+    }
+
+    /// Removes an account once all its subscribers have been removed.
+    pub fn remove_account(&mut self, id: AccountId) {
+        self.accounts.remove(id);
+    }
+
+    /// Returns the figures of an account; `None` when it does not exist.
+    #[must_use]
+    pub fn account(&self, id: AccountId) -> Option<AccountProgress> {
+        Some(self.accounts.get(id.0)?.progress())
+    }
+
+    /// Returns the slots of all accounts, those being released included.
+    #[must_use]
+    pub fn slot_count(&self) -> u64 {
+        self.accounts.total().claimed
+    }
+
+    /// Adds a subscriber without subscriptions, with an account of its own that has no limit.
     pub fn add_subscriber(&mut self) -> SubscriberId {
+        let account = self.accounts.add(None, false);
+        self.add_subscriber_of(account)
+    }
+
+    /// Adds a subscriber without subscriptions to an account.
+    ///
+    /// # Panics
+    /// When the account does not exist.
+    pub fn add_subscriber_of(&mut self, account: AccountId) -> SubscriberId {
+        self.accounts.get_mut(account.0).subscriber_count += 1;
         let free = self.subscribers.iter().position(Option::is_none);
         let index = free.unwrap_or(self.subscribers.len());
         if index == self.subscribers.len() {
             self.subscribers.push(None);
         }
-        self.subscribers[index] = Some(Subscriber::default());
+        self.subscribers[index] = Some(Subscriber {
+            outbox: Outbox::default(),
+            active: Vec::new(),
+            account: account.0,
+            has_gone: false,
+            is_ready: false,
+            sent_count: 0,
+            merged_count: 0,
+            lost_count: 0,
+        });
         SubscriberId(u32::try_from(index).expect("fewer subscribers than 2^32"))
     }
 
-    /// Removes a subscriber and ends all its subscriptions. Ignores an unknown one.
+    /// Removes a subscriber and ends all its subscriptions. Ignores an unknown one. Its number is
+    /// not used again before it has left all instruments, in steps.
     pub fn remove_subscriber(&mut self, id: SubscriberId) {
-        let Some(Some(subscriber)) = self.subscribers.get(id.0 as usize) else { return };
+        let Some(subscriber) = self.subscriber_mut(id) else { return };
         for group in 0..subscriber.active.len() as u32 {
-            self.end((id.0, group));
+            self.begin_end((id.0, group));
         }
-        self.subscribers[id.0 as usize] = None;
+        let Some(subscriber) = self.subscriber_mut(id) else { return };
+        subscriber.has_gone = true;
+        subscriber.outbox.drop_items();
+        let account_id = subscriber.account;
+        let account = self.accounts.get_mut(account_id);
+        account.watchers.retain(|(subscriber, _)| *subscriber != id.0);
+        let departure = Departure { subscriber: id.0, slot: 0, group: 0 };
+        account.jobs.push_back(Job::Leave(departure));
+        self.accounts.list(account_id);
     }
 
     /// Starts a subscription. Each instrument's state comes first, marked as snapshot, and then its
-    /// changes. (Trades have no state.)
+    /// changes. (Trades have no state.) The instruments are included in steps.
     ///
     /// # Errors
     /// [`SubscribeError`]: the reason for the refusal.
@@ -205,35 +284,47 @@ impl Fanout {
         terms.check()?;
         let subscriptions_max = self.subscriptions_max;
         let subscriber = self.open_mut(id)?;
+        let account_id = subscriber.account;
         let count = subscriber.active.iter().flatten().count();
         if count >= subscriptions_max as usize {
-            return Err(SubscribeError::TooMany(subscriptions_max));
+            return Err(match subscriber.active.iter().flatten().any(|active| active.has_ended) {
+                true => SubscribeError::Pending,
+                false => SubscribeError::TooMany(subscriptions_max),
+            });
         }
-        let is_merging = terms.policy == Policy::Conflate;
-        let mut group = Group::new(is_merging, terms.policy.on_full(), terms.queue_len_max);
-        group.urgency = terms.urgency;
-        let group = subscriber.outbox.add_group(group, terms.interval);
-        let active = Some(Active { terms: *terms, slots: Vec::new() });
-        if group as usize == subscriber.active.len() {
-            subscriber.active.push(active);
-        } else {
-            subscriber.active[group as usize] = active;
+        let needed = self.instruments.count(&terms.pattern);
+        let claimed = u32::try_from(needed).expect("fewer instruments than 2^32");
+        let known = match &terms.pattern {
+            Pattern::Symbol(symbol) => self.instruments.number_of(symbol),
+            Pattern::Prefix(_) | Pattern::All => None,
+        };
+        if let Some(instrument) = known {
+            self.check_overlap(id.0, instrument)?;
         }
+        self.check_memory(account_id, id, needed)?;
+        self.accounts.claim(account_id, u64::from(claimed))?;
+        let active = Active { terms: *terms, place: 0, claimed, has_ended: false };
+        let group = self.open_mut(id)?.add(active);
         let watcher = (id.0, group);
         if let Pattern::Symbol(symbol) = terms.pattern {
             self.exact.entry(symbol).or_default().push(watcher);
+            if let Some(instrument) = known {
+                self.take_claim(watcher)?;
+                self.listen(now, watcher, instrument);
+            }
         } else {
-            self.watchers.push(watcher);
-        }
-        let instruments = self.matching(&terms.pattern);
-        self.open_mut(id)?.reserve(group, instruments.len());
-        for instrument in instruments {
-            self.listen(now, watcher, instrument);
+            self.open_mut(id)?.outbox.reserve(needed);
+            let account = self.accounts.get_mut(account_id);
+            account.joining += u64::from(claimed);
+            account.watchers.push(watcher);
+            account.behind.push_back(watcher);
+            self.accounts.list(account_id);
         }
         Ok(SubscriptionId(group))
     }
 
-    /// Ends a subscription and drops its queued messages.
+    /// Ends a subscription: no message of it follows. Its number is not used again before it has
+    /// left all instruments, in steps.
     ///
     /// # Errors
     /// [`SubscribeError::NoSubscriber`], [`SubscribeError::NoSubscription`].
@@ -260,7 +351,10 @@ impl Fanout {
     ) -> Result<(), SubscribeError> {
         self.active(id, subscription)?.terms.check_interval(interval)?;
         let subscriber = self.open_mut(id)?;
-        subscriber.outbox.set_interval(now, subscription.0, interval);
+        let account = subscriber.account;
+        let looked_at = subscriber.outbox.set_interval(now, subscription.0, interval);
+        self.owe(account, looked_at as usize);
+        let subscriber = self.open_mut(id)?;
         if let Some(active) = &mut subscriber.active[subscription.0 as usize] {
             active.terms.interval = interval;
         }
@@ -279,7 +373,9 @@ impl Fanout {
         for id in self.ready.drain(..) {
             if let Some(Some(subscriber)) = self.subscribers.get_mut(id.0 as usize) {
                 subscriber.is_ready = false;
-                take(id);
+                if !subscriber.has_gone {
+                    take(id);
+                }
             }
         }
     }
@@ -294,7 +390,7 @@ impl Fanout {
         for listener in &topic.listeners {
             let subscriber = self.subscribers[listener.subscriber as usize].as_mut();
             let subscriber = subscriber.expect("a listener's subscriber is there");
-            if subscriber.outbox.closed_by().is_none() {
+            if subscriber.outbox.closed_by().is_none() && !subscriber.has_gone {
                 subscriber.outbox.hear(now, listener.slot, entry);
                 if !std::mem::replace(&mut subscriber.is_ready, true) {
                     self.ready.push(SubscriberId(listener.subscriber));
@@ -310,14 +406,21 @@ impl Fanout {
         books: &B,
         out: &mut impl FnMut(&Message, &B),
     ) -> PollOutcome {
-        let subscriber = self.subscribers.get_mut(poll.subscriber.0 as usize);
-        let Some(Some(subscriber)) = subscriber else { return PollOutcome::Unknown };
+        let Some(subscriber) = self.subscriber_mut(poll.subscriber) else {
+            return PollOutcome::Unknown;
+        };
         if let Some(disconnect) = subscriber.disconnect() {
             return PollOutcome::Disconnect(disconnect);
         }
         subscriber.outbox.tick(poll.now);
-        let mut count = 0;
+        let (mut count, mut dropped) = (0, 0);
         while count < poll.room {
+            if !plant::is(Plant::EndedIsSent) {
+                dropped += subscriber.outbox.drop_ended(DROPS_MAX - dropped);
+            }
+            if dropped == DROPS_MAX {
+                break;
+            }
             let Some((slot, entry)) = subscriber.outbox.pop(poll.now) else { break };
             if let Some(message) = subscriber.message(slot, entry, books) {
                 out(&message, books);
@@ -331,13 +434,13 @@ impl Fanout {
     /// queue is empty; `None` when nothing waits.
     #[must_use]
     pub fn next_due(&self, id: SubscriberId) -> Option<Nanos> {
-        self.subscribers.get(id.0 as usize)?.as_ref()?.outbox.next_due()
+        self.subscriber(id)?.outbox.next_due()
     }
 
     /// Returns the progress of a subscriber; `None` when it does not exist.
     #[must_use]
     pub fn standing(&self, id: SubscriberId) -> Option<SubscriberProgress> {
-        let subscriber = self.subscribers.get(id.0 as usize)?.as_ref()?;
+        let subscriber = self.subscriber(id)?;
         Some(SubscriberProgress {
             queue_len: subscriber.outbox.queue_len(),
             waiting_count: subscriber.outbox.waiting_count(),
@@ -352,97 +455,7 @@ impl Fanout {
     /// tell which changes an orders snapshot contains. Call it before the first entry of the new
     /// session.
     pub fn new_session(&mut self) {
-        for subscriber in self.subscribers.iter_mut().flatten() {
-            for active in subscriber.active.iter().flatten() {
-                for (_, slot) in &active.slots {
-                    subscriber.outbox.slot_mut(*slot).floor = 0;
-                }
-            }
-        }
-    }
-
-    fn listen(&mut self, now: Nanos, (id, group): Watcher, instrument: InstrumentId) {
-        let subscriber = self.subscribers[id as usize].as_mut();
-        let subscriber = subscriber.expect("a watcher's subscriber is there");
-        let active = subscriber.active[group as usize].as_mut();
-        let active = active.expect("a watcher's subscription is there");
-        let kind = active.terms.content.kind();
-        let slot = subscriber.outbox.add_slot(instrument, kind, group);
-        active.slots.push((instrument, slot));
-        subscriber.outbox.slot_mut(slot).is_snapshot_due = kind != Kind::Trades;
-        let listener = Listener { subscriber: id, slot };
-        let (is_first, latest) = self.topics.join(instrument, kind, listener);
-        if is_first {
-            self.interest.push(Interest { instrument_id: instrument, kind, is_wanted: true });
-        }
-        if let Some(latest) = latest {
-            let merged = MergedChanges { change_count: 0, ..latest.merged };
-            subscriber.outbox.hear(now, slot, &Entry { merged, is_snapshot: true, ..latest });
-            if !std::mem::replace(&mut subscriber.is_ready, true) {
-                self.ready.push(SubscriberId(id));
-            }
-        }
-    }
-
-    fn end(&mut self, (id, group): Watcher) {
-        let Some(Some(subscriber)) = self.subscribers.get_mut(id as usize) else { return };
-        let Some(active) = subscriber.active[group as usize].take() else { return };
-        let kind = active.terms.content.kind();
-        let slots: Vec<u32> = active.slots.iter().map(|(_, slot)| *slot).collect();
-        subscriber.outbox.remove_slots(&slots);
-        subscriber.outbox.remove_group(group);
-        for (instrument_id, slot) in active.slots {
-            self.leave(instrument_id, kind, Listener { subscriber: id, slot });
-        }
-        if let Pattern::Symbol(symbol) = active.terms.pattern {
-            let watchers = self.exact.get_mut(&symbol).expect("who watches a symbol is listed");
-            watchers.retain(|watcher| *watcher != (id, group));
-            if watchers.is_empty() {
-                self.exact.remove(&symbol);
-            }
-        } else {
-            self.watchers.retain(|watcher| *watcher != (id, group));
-        }
-    }
-
-    /// Undefines an instrument number and removes all its listeners.
-    fn forget(&mut self, id: InstrumentId) {
-        let symbol = self.symbols.get_mut(id.0 as usize).and_then(Option::take);
-        let Some(symbol) = symbol else { return };
-        self.numbers.remove(&symbol);
-        for (kind, listener) in self.topics.of_instrument(id) {
-            let subscriber = self.subscribers[listener.subscriber as usize].as_mut();
-            let subscriber = subscriber.expect("a listener's subscriber is there");
-            let group = subscriber.outbox.slot(listener.slot).group;
-            if let Some(active) = &mut subscriber.active[group as usize] {
-                active.slots.retain(|(_, slot)| *slot != listener.slot);
-            }
-            subscriber.outbox.remove_slots(&[listener.slot]);
-            self.leave(id, kind, listener);
-        }
-    }
-
-    fn leave(&mut self, instrument_id: InstrumentId, kind: Kind, listener: Listener) {
-        if self.topics.leave(instrument_id, kind, listener) {
-            self.interest.push(Interest { instrument_id, kind, is_wanted: false });
-        }
-    }
-
-    fn matching(&self, pattern: &Pattern) -> Vec<InstrumentId> {
-        if let Pattern::Symbol(symbol) = pattern {
-            return self.numbers.get(symbol).copied().into_iter().collect();
-        }
-        let known = (0..).zip(&self.symbols);
-        known
-            .filter(|(_, symbol)| symbol.is_some_and(|symbol| pattern.matches(&symbol)))
-            .map(|(index, _)| InstrumentId(index))
-            .collect()
-    }
-
-    fn terms(&self, (id, group): Watcher) -> &Subscription {
-        let subscriber = self.subscribers[id as usize].as_ref();
-        let active = &subscriber.expect("a watcher's subscriber is there").active[group as usize];
-        &active.as_ref().expect("a watcher's subscription is there").terms
+        self.subscribers.iter_mut().flatten().for_each(|one| one.outbox.forget_floors());
     }
 
     fn active(
@@ -450,15 +463,22 @@ impl Fanout {
         id: SubscriberId,
         subscription: SubscriptionId,
     ) -> Result<&Active, SubscribeError> {
-        let subscriber = self.subscribers.get(id.0 as usize).and_then(Option::as_ref);
-        let subscriber = subscriber.ok_or(SubscribeError::NoSubscriber(id))?;
+        let subscriber = self.subscriber(id).ok_or(SubscribeError::NoSubscriber(id))?;
         let active = subscriber.active.get(subscription.0 as usize).and_then(Option::as_ref);
+        let active = active.filter(|active| !active.has_ended);
         active.ok_or(SubscribeError::NoSubscription(subscription))
     }
 
+    fn subscriber(&self, id: SubscriberId) -> Option<&Subscriber> {
+        self.subscribers.get(id.0 as usize)?.as_ref().filter(|subscriber| !subscriber.has_gone)
+    }
+
+    fn subscriber_mut(&mut self, id: SubscriberId) -> Option<&mut Subscriber> {
+        self.subscribers.get_mut(id.0 as usize)?.as_mut().filter(|one| !one.has_gone)
+    }
+
     fn open_mut(&mut self, id: SubscriberId) -> Result<&mut Subscriber, SubscribeError> {
-        let subscriber = self.subscribers.get_mut(id.0 as usize).and_then(Option::as_mut);
-        let subscriber = subscriber.ok_or(SubscribeError::NoSubscriber(id))?;
+        let subscriber = self.subscriber_mut(id).ok_or(SubscribeError::NoSubscriber(id))?;
         match subscriber.outbox.closed_by() {
             Some(_) => Err(SubscribeError::Disconnected),
             None => Ok(subscriber),
@@ -467,12 +487,18 @@ impl Fanout {
 }
 
 impl Subscriber {
-    /// Allocates for this many instruments of a subscription at once.
-    fn reserve(&mut self, group: u32, instruments: usize) {
-        self.outbox.reserve(instruments);
-        if let Some(active) = &mut self.active[group as usize] {
-            active.slots.reserve_exact(instruments);
+    /// Adds a subscription; returns its group.
+    fn add(&mut self, active: Active) -> u32 {
+        let terms = active.terms;
+        let is_merging = terms.policy == Policy::Conflate;
+        let mut group = Group::new(is_merging, terms.policy.on_full(), terms.queue_len_max);
+        group.urgency = terms.urgency;
+        let group = self.outbox.add_group(group, terms.interval);
+        if group as usize == self.active.len() {
+            self.active.push(None);
         }
+        self.active[group as usize] = Some(active);
+        group
     }
 
     fn disconnect(&self) -> Option<Disconnect> {

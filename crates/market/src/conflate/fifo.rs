@@ -1,11 +1,13 @@
 //! The order of the priority queue, and the pool of its events.
 //!
 //! An item's position stays fixed while others come and go, so that an item can be replaced in
-//! place. Storage grows to its peak and is reused.
+//! place. A state that is erased leaves a hole, which a later round removes. Storage grows to its
+//! peak and is reused.
 
 use std::collections::VecDeque;
 
 use super::entry::Entry;
+use super::slot::NONE;
 
 /// An item of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +16,16 @@ pub(super) struct Item {
     pub(super) slot: u32,
     /// The event; `None` for the slot's state as of the time the item is popped.
     pub(super) event: Option<EventNo>,
+}
+
+impl Item {
+    /// The place of a state that was erased.
+    const HOLE: Item = Item { slot: NONE, event: None };
+
+    /// Returns true for the place of a state that was erased.
+    pub(super) fn is_hole(self) -> bool {
+        self.slot == NONE
+    }
 }
 
 /// The index of an event in its pool.
@@ -33,6 +45,9 @@ pub(super) struct Event {
     pub(super) is_doomed: bool,
 }
 
+/// The number of holes that are worth no round.
+const HOLES_MIN: usize = 1_024;
+
 /// The items in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fifo {
@@ -41,6 +56,8 @@ pub(super) struct Fifo {
     head: u64,
     events: Vec<Event>,
     free: Vec<u32>,
+    /// INVARIANT: the number of holes among the items, the first of which is none.
+    hole_count: usize,
 }
 
 impl Fifo {
@@ -65,11 +82,30 @@ impl Fifo {
         item.event = Some(event);
     }
 
+    /// Erases the state at a position, which becomes a hole.
+    pub(super) fn erase_state(&mut self, position: u64) {
+        let index = position - self.head;
+        let item = self.items.get_mut(index as usize).expect("a queued slot's position is here");
+        assert_eq!(item.event, None, "a state stands at a queued slot's position");
+        *item = Item::HOLE;
+        self.hole_count += 1;
+        self.trim();
+    }
+
     /// Removes and returns the first item.
     pub(super) fn pop(&mut self) -> Option<Item> {
         let item = self.items.pop_front()?;
         self.head += 1;
+        self.trim();
         Some(item)
+    }
+
+    fn trim(&mut self) {
+        while self.items.front().is_some_and(|item| item.is_hole()) {
+            self.items.pop_front();
+            self.head += 1;
+            self.hole_count -= 1;
+        }
     }
 
     /// Takes the event of an item that has left the queue.
@@ -88,7 +124,7 @@ impl Fifo {
         &mut self.events[event.0 as usize]
     }
 
-    /// Returns the item at an index from the front.
+    /// Returns the item at an index from the front, a hole or not.
     pub(super) fn get(&self, index: usize) -> Item {
         self.items[index]
     }
@@ -100,11 +136,22 @@ impl Fifo {
 
     /// Returns the number of items in the queue.
     pub(super) fn len(&self) -> usize {
+        self.items.len() - self.hole_count
+    }
+
+    /// Returns the number of places, those of items and holes.
+    pub(super) fn place_count(&self) -> usize {
         self.items.len()
     }
 
-    /// Removes the first item, so that the caller can decide whether it stays. A round makes
-    /// [`Fifo::len`] calls, each followed by [`Fifo::put_back`] or not. Positions change.
+    /// Returns true when more than half of many places are holes.
+    pub(super) fn is_mostly_holes(&self) -> bool {
+        self.hole_count > HOLES_MIN && 2 * self.hole_count > self.items.len()
+    }
+
+    /// Removes the first item or hole, so that the caller can decide whether it stays. A round makes
+    /// [`Fifo::place_count`] calls, each followed by [`Fifo::put_back`] or not, a hole's never, and
+    /// one of [`Fifo::end_round`]. Positions change.
     pub(super) fn turn(&mut self) -> Item {
         self.items.pop_front().expect("called as often as there are items")
     }
@@ -114,6 +161,11 @@ impl Fifo {
     pub(super) fn put_back(&mut self, item: Item, kept: u64) -> u64 {
         self.items.push_back(item);
         self.head + kept
+    }
+
+    /// Ends a round, which has removed all holes.
+    pub(super) fn end_round(&mut self) {
+        self.hole_count = 0;
     }
 
     /// True when `turned` calls of [`Fifo::turn`] in this round have not reached this position.

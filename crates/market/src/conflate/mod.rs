@@ -15,25 +15,33 @@
 //! * [`entry`]: the entries of both stages.
 //! * [`urgency`]: the rule for quotes that cannot wait.
 //! * [`view`]: the interface through which conflation reads the books.
-//! * [`conflator`]: the first stage. [`fanout`]: the second.
+//! * [`conflator`]: the first stage. [`fanout`]: the second; `steps`: its work for subscribing and
+//!   leaving, a bounded part at a time; `accounts`: the sessions' slots; `instruments`: the
+//!   instruments in the order of their definitions.
 //! * [`subscription`]: the terms of a subscription.
 
+mod accounts;
 pub mod conflator;
 pub mod entry;
 pub mod fanout;
 mod fifo;
+mod instruments;
 mod lane;
 mod outbox;
 mod slot;
 mod step;
+mod steps;
 pub mod subscription;
 mod topic;
 pub mod urgency;
 pub mod view;
 
+pub use accounts::{AccountId, AccountProgress};
 pub use conflator::{Conflator, ConflatorConfig, Counts, Interest, OnFull};
 pub use entry::{Bbo, Body, Entry, Kind, MergedChanges, Stamp, Status, Trade};
-pub use fanout::{Disconnect, Fanout, Message, Poll, PollOutcome, SubscriberProgress};
+pub use fanout::{
+    Disconnect, EndedSubscription, Fanout, Message, Poll, PollOutcome, SubscriberProgress,
+};
 pub use step::Outcome;
 pub use subscription::{
     Content, Pattern, Policy, SubscribeError, SubscriberId, Subscription, SubscriptionId,

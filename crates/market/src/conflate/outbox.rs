@@ -1,13 +1,17 @@
 //! The mechanism of both stages: slots, the throttle queue (in lanes) and the priority queue.
 //!
 //! The first stage is one outbox with a group per kind. In the second stage each subscriber has an
-//! outbox with a group per subscription. Each step has constant cost, except for removals and for
-//! the purge of [`Full::Skip`].
+//! outbox with a group per subscription. Each step has constant cost, except for the purges of
+//! [`Full::Skip`] and of events of removed slots, and for a change of a group's interval.
+//!
+//! A group that has ended takes nothing in and sends nothing. Its slots can be removed one by one,
+//! and [`Outbox::sweep`] removes the events that they leave behind.
 //!
 //! INVARIANT: a slot has at most one state item in the priority queue, and then it is in no lane. A
 //! slot in the throttle queue is in its group's lane.
 
 mod purge;
+mod removal;
 
 use std::collections::HashMap;
 
@@ -20,6 +24,7 @@ use super::lane::Lane;
 use super::slot::{ConflatedState, NONE, Slot};
 use super::step::{Decision, Outcome, SlotState, step};
 use super::urgency::Urgency;
+use purge::Carried;
 
 /// The treatment of an event when its group's limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +51,27 @@ pub(super) struct Group {
     pub(super) queue_len_max: u32,
     queued: u32,
     lane: u32,
+    /// True once it takes nothing in and sends nothing.
+    has_ended: bool,
+    /// The list of its slots.
+    first_slot: u32,
+    slot_count: u32,
 }
 
 impl Group {
     pub(super) fn new(is_merging: bool, on_full: Full, queue_len_max: u32) -> Group {
         let urgency = Urgency::default();
-        Group { urgency, is_merging, on_full, queue_len_max, queued: 0, lane: 0 }
+        Group {
+            urgency,
+            is_merging,
+            on_full,
+            queue_len_max,
+            queued: 0,
+            lane: 0,
+            has_ended: false,
+            first_slot: NONE,
+            slot_count: 0,
+        }
     }
 }
 
@@ -68,8 +88,10 @@ pub(super) struct Outbox {
     now: Nanos,
     waiting_count: usize,
     closed_by: Option<u32>,
-    /// Slots with carried changes; empty except during a purge.
-    carrying: Vec<u32>,
+    /// The changes of dropped items; empty except during a purge.
+    carrying: Vec<Carried>,
+    /// Removed slots that have events in the priority queue.
+    leaving: Vec<u32>,
 }
 
 impl Outbox {
@@ -81,12 +103,6 @@ impl Outbox {
         }
         self.groups[index] = Some(group);
         u32::try_from(index).expect("fewer groups than 2^32")
-    }
-
-    /// Removes a group, whose slots must have been removed before.
-    pub(super) fn remove_group(&mut self, group: u32) {
-        let group = self.groups[group as usize].take().expect("the group is there");
-        self.lanes[group.lane as usize].group_count -= 1;
     }
 
     pub(super) fn group(&self, group: u32) -> Option<&Group> {
@@ -101,6 +117,26 @@ impl Outbox {
         &mut self.slots[slot as usize]
     }
 
+    /// Returns the number of slots, removed ones included.
+    pub(super) fn slot_count(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Returns the number of a group's slots.
+    pub(super) fn slot_count_of(&self, group: u32) -> u32 {
+        self.group(group).map_or(0, |group| group.slot_count)
+    }
+
+    /// Drops all queued items of an outbox that is of no more use but for its slots.
+    pub(super) fn drop_items(&mut self) {
+        self.fifo.clear();
+    }
+
+    /// Forgets which changes of orders the snapshots contain.
+    pub(super) fn forget_floors(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.floor = 0);
+    }
+
     pub(super) fn queue_len(&self) -> usize {
         self.fifo.len()
     }
@@ -111,6 +147,19 @@ impl Outbox {
 
     pub(super) fn closed_by(&self) -> Option<u32> {
         self.closed_by
+    }
+
+    /// Returns true when some slots of the instrument exist already, this many or more.
+    pub(super) fn has_siblings(&self, instrument_id: InstrumentId, count: usize) -> bool {
+        let Some(&head) = self.rings.get(&instrument_id) else { return count == 0 };
+        let mut slot = head;
+        for _ in 1..count {
+            slot = self.slots[slot as usize].sibling;
+            if slot == head {
+                return false;
+            }
+        }
+        true
     }
 
     /// Returns the changes of the entry that has been in the priority queue longest, as known so
@@ -145,52 +194,36 @@ impl Outbox {
                 u32::try_from(self.slots.len() - 1).expect("fewer slots than 2^32")
             }
         };
-        let head = *self.rings.entry(instrument_id).or_insert(index);
-        if head == index {
-            self.slots[index as usize].sibling = index;
-        } else {
-            let after = std::mem::replace(&mut self.slots[head as usize].sibling, index);
-            self.slots[index as usize].sibling = after;
-        }
+        self.join_ring(index);
+        self.join_group(index);
         index
     }
 
-    /// Removes slots and all their queued items.
-    pub(super) fn remove_slots(&mut self, slots: &[u32]) {
-        let mut has_items = false;
-        for &index in slots {
-            self.leave_lane(index);
-            self.leave_ring(index);
-            let slot = &mut self.slots[index as usize];
-            assert!(!slot.is_removed, "a slot is removed once");
-            slot.is_removed = true;
-            has_items |= slot.item_count > 0;
-        }
-        if has_items {
-            self.purge(false, |slot| slot.is_removed);
-        }
-        self.free_slots.extend_from_slice(slots);
-    }
-
-    /// Changes a group's interval. It restarts now for all slots sent within the old one.
-    pub(super) fn set_interval(&mut self, now: Nanos, group: u32, interval: Nanos) {
+    /// Changes a group's interval. It restarts now for all slots sent within the old one. Returns
+    /// the number of slots that were looked at.
+    pub(super) fn set_interval(&mut self, now: Nanos, group: u32, interval: Nanos) -> u32 {
         self.tick(now);
         let lane = self.join_lane(interval);
         let state = self.groups[group as usize].as_mut().expect("the group is there");
         let old = std::mem::replace(&mut state.lane, lane);
         self.lanes[old as usize].group_count -= 1;
         if old == lane {
-            return;
+            return 0;
         }
-        for index in 0..self.slots.len() {
-            let slot = &mut self.slots[index];
-            if slot.group == group && slot.is_in_lane {
+        let Group { first_slot, slot_count, .. } = *self.group_mut(group);
+        let mut next = first_slot;
+        while next != NONE {
+            let index = next;
+            let slot = &mut self.slots[index as usize];
+            next = slot.group_next;
+            if slot.is_in_lane {
                 slot.sent_at = self.now;
-                self.lanes[old as usize].unlink(&mut self.slots, index as u32);
-                self.lanes[lane as usize].push(&mut self.slots, index as u32);
+                self.lanes[old as usize].unlink(&mut self.slots, index);
+                self.lanes[lane as usize].push(&mut self.slots, index);
             }
         }
         self.tick(now);
+        slot_count
     }
 
     /// Moves the states whose interval has ended to the priority queue.
@@ -235,6 +268,9 @@ impl Outbox {
     /// ignored.
     pub(super) fn hear(&mut self, now: Nanos, index: u32, entry: &Entry) {
         let slot = &self.slots[index as usize];
+        if self.groups[slot.group as usize].is_none_or(|group| group.has_ended) {
+            return;
+        }
         if slot.is_snapshot_due && slot.place == SlotState::Clean {
             if slot.kind != Kind::Orders || entry.body == Body::OrdersSnapshot {
                 self.go(now, index, entry);
@@ -400,8 +436,8 @@ impl Outbox {
     }
 
     fn freeze(&mut self, index: u32, before: u32) {
-        let place = self.slots[index as usize].place;
-        if place == SlotState::Clean || self.is_gap(index) {
+        let Slot { place, group, .. } = self.slots[index as usize];
+        if place == SlotState::Clean || self.is_gap(index) || self.group_mut(group).has_ended {
             return;
         }
         let entry = self.slots[index as usize].speak(false);
@@ -460,20 +496,6 @@ impl Outbox {
             let group = self.groups[slot.group as usize].as_ref().expect("a slot's group is there");
             self.lanes[group.lane as usize].unlink(&mut self.slots, index);
         }
-    }
-
-    fn leave_ring(&mut self, index: u32) {
-        let Slot { instrument_id, sibling, .. } = self.slots[index as usize];
-        if sibling == index {
-            self.rings.remove(&instrument_id);
-            return;
-        }
-        let mut before = sibling;
-        while self.slots[before as usize].sibling != index {
-            before = self.slots[before as usize].sibling;
-        }
-        self.slots[before as usize].sibling = sibling;
-        self.rings.insert(instrument_id, sibling);
     }
 
     fn join_lane(&mut self, interval: Nanos) -> u32 {

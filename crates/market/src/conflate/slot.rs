@@ -53,17 +53,19 @@ pub(super) struct Slot {
     pub(super) is_removed: bool,
     /// True while a marker of the slot is in the priority queue.
     pub(super) has_marker: bool,
-    /// True when `carried` and `carries_snapshot` are valid.
-    pub(super) is_carrying: bool,
-    pub(super) carries_snapshot: bool,
     /// The group whose rules apply.
     pub(super) group: u32,
+    /// Neighbours in the list of the group's slots.
+    pub(super) group_before: u32,
+    pub(super) group_next: u32,
+    /// The slot's place among the listeners of its topic.
+    pub(super) topic_place: u32,
     pub(super) place: SlotState,
     pub(super) held: ConflatedState,
     pub(super) merged: MergedChanges,
-    /// Changes of dropped items, to be merged into the slot's next entry. Empty except during a
-    /// purge.
-    pub(super) carried: MergedChanges,
+    /// During a purge: the index of the changes of the slot's dropped items, which are merged into
+    /// its next entry. Else [`NONE`].
+    pub(super) carried_at: u32,
     /// During a purge: the slot of the trade or status that precedes the next item of this slot.
     pub(super) followed_by: u32,
     /// The last quote sent.
@@ -74,7 +76,8 @@ pub(super) struct Slot {
     /// Neighbours in the lane, when in one.
     pub(super) previous: u32,
     pub(super) next: u32,
-    /// The next slot in the ring of this instrument.
+    /// The slots before and behind it in the ring of this instrument.
+    pub(super) sibling_before: u32,
     pub(super) sibling: u32,
     /// The last sequence number of order changes that the sent snapshot contains.
     pub(super) floor: u64,
@@ -90,19 +93,21 @@ impl Slot {
             is_in_lane: false,
             is_removed: false,
             has_marker: false,
-            is_carrying: false,
-            carries_snapshot: false,
             group,
+            group_before: NONE,
+            group_next: NONE,
+            topic_place: NONE,
             place: SlotState::Clean,
             held: ConflatedState::Nothing,
             merged: MergedChanges::default(),
-            carried: MergedChanges::default(),
+            carried_at: NONE,
             followed_by: NONE,
             sent: None,
             sent_at: Nanos(0),
             item_count: 0,
             previous: NONE,
             next: NONE,
+            sibling_before: NONE,
             sibling: NONE,
             floor: 0,
         }
@@ -120,13 +125,6 @@ impl Slot {
             self.owes_snapshot = false;
             entry.is_snapshot = true;
         }
-    }
-
-    /// Takes the carried changes, and whether they included a snapshot.
-    pub(super) fn put_down(&mut self) -> (MergedChanges, bool) {
-        self.is_carrying = false;
-        let carries_snapshot = std::mem::take(&mut self.carries_snapshot);
-        (std::mem::take(&mut self.carried), carries_snapshot)
     }
 
     /// Stores the state of an entry.

@@ -211,6 +211,28 @@ pub enum SubscribeError {
     /// The queue has no room for a message.
     #[error("a queue of 0 messages")]
     NoQueue,
+    /// The subscriptions of the account would have more slots than they may.
+    #[error("the session's subscriptions would have {needed} slots and may have {max}")]
+    SessionSlots {
+        /// The slots that they would have.
+        needed: u64,
+        /// The most that they may have.
+        max: u64,
+    },
+    /// The subscriptions of all accounts would have more slots than they may.
+    #[error("all subscriptions would have {needed} slots and may have {max}")]
+    AllSlots {
+        /// The slots that they would have.
+        needed: u64,
+        /// The most that they may have.
+        max: u64,
+    },
+    /// As many subscriptions of the subscriber as may be include one instrument.
+    #[error("{0} subscriptions include an instrument already")]
+    TooManyOfInstrument(u32),
+    /// Earlier requests leave no room until they have been carried out: to be tried again.
+    #[error("earlier requests are being carried out")]
+    Pending,
 }
 
 #[cfg(test)]

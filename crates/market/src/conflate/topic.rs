@@ -12,6 +12,17 @@ pub(super) struct Listener {
     pub(super) slot: u32,
 }
 
+/// The listeners of a topic behind the departure of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// There is none any more.
+    Nobody,
+    /// They have their places.
+    Others,
+    /// This one has the place of the one that left.
+    Moved(Listener),
+}
+
 /// A kind of an instrument with at least one listener.
 #[derive(Clone, Debug)]
 pub(super) struct Topic {
@@ -34,20 +45,19 @@ impl Topics {
         self.topics.get_mut(index as usize)
     }
 
-    /// Adds a listener. Returns whether it is the first, and the topic's latest entry.
+    /// Adds a listener. Returns its place, zero for the first, and the topic's latest entry.
     pub(super) fn join(
         &mut self,
         id: InstrumentId,
         kind: Kind,
         listener: Listener,
-    ) -> (bool, Option<Entry>) {
+    ) -> (u32, Option<Entry>) {
         let instrument = id.0 as usize;
         if self.by_instrument.len() <= instrument {
             self.by_instrument.resize(instrument + 1, [NONE; Kind::COUNT]);
         }
         let index = &mut self.by_instrument[instrument][kind as usize];
-        let is_first = *index == NONE;
-        if is_first {
+        if *index == NONE {
             *index = self.free.pop().unwrap_or(self.topics.len() as u32);
             if *index as usize == self.topics.len() {
                 self.topics.push(Topic { listeners: Vec::new(), latest: None });
@@ -55,21 +65,20 @@ impl Topics {
         }
         let topic = &mut self.topics[*index as usize];
         topic.listeners.push(listener);
-        (is_first, topic.latest)
+        (topic.listeners.len() as u32 - 1, topic.latest)
     }
 
-    /// Removes a listener; returns true when it was the last.
-    pub(super) fn leave(&mut self, id: InstrumentId, kind: Kind, listener: Listener) -> bool {
+    /// Removes the listener at a place.
+    pub(super) fn leave(&mut self, id: InstrumentId, kind: Kind, place: u32) -> Left {
         let index = &mut self.by_instrument[id.0 as usize][kind as usize];
         let topic = &mut self.topics[*index as usize];
-        let place = topic.listeners.iter().position(|other| *other == listener);
-        topic.listeners.swap_remove(place.expect("who leaves has joined"));
-        let is_last = topic.listeners.is_empty();
-        if is_last {
+        topic.listeners.swap_remove(place as usize);
+        if topic.listeners.is_empty() {
             topic.latest = None;
             self.free.push(std::mem::replace(index, NONE));
+            return Left::Nobody;
         }
-        is_last
+        topic.listeners.get(place as usize).map_or(Left::Others, |moved| Left::Moved(*moved))
     }
 
     /// Returns all listeners of an instrument, with their kinds.

@@ -6,6 +6,10 @@
 mod behaviour;
 mod books;
 mod model;
+#[cfg(feature = "planted")]
+mod planted;
 mod policies;
 mod random_first_stage;
 mod random_second_stage;
+mod random_sessions;
+mod sessions;

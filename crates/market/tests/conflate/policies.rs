@@ -21,8 +21,8 @@ impl Rig {
     /// Creates a desk with instruments A and B, and one subscriber.
     fn new() -> Rig {
         let mut fanout = Fanout::new(InstrumentId(10), 4);
-        fanout.define(Nanos(0), &definition(A, "AAPL"));
-        fanout.define(Nanos(0), &definition(B, "BAC"));
+        fanout.define(&definition(A, "AAPL"));
+        fanout.define(&definition(B, "BAC"));
         let id = fanout.add_subscriber();
         Rig { fanout, books: Books::default(), id }
     }
@@ -34,7 +34,9 @@ impl Rig {
         if !subscription.content.kind().is_state() && subscription.policy == Policy::Conflate {
             subscription.policy = Policy::SkipAndNotify;
         }
-        self.fanout.subscribe(Nanos(0), self.id, &subscription).unwrap()
+        let subscribed = self.fanout.subscribe(Nanos(0), self.id, &subscription);
+        self.fanout.settle(Nanos(0));
+        subscribed.unwrap()
     }
 
     fn says(&mut self, now: u64, id: InstrumentId, body: Body) {
@@ -54,6 +56,7 @@ impl Rig {
     }
 
     fn interest(&mut self) -> Vec<(InstrumentId, Kind, bool)> {
+        self.fanout.settle(Nanos(0));
         let all = self.fanout.take_interest();
         all.map(|Interest { instrument_id, kind, is_wanted }| (instrument_id, kind, is_wanted))
             .collect()
@@ -111,6 +114,7 @@ fn urgency_is_judged_by_what_this_subscriber_was_sent() {
         ..Subscription::new(Pattern::All, Content::Bbo)
     };
     desk.fanout.subscribe(Nanos(0), calm, &terms).unwrap();
+    desk.fanout.settle(Nanos(0));
     let count_of = |desk: &mut Rig, now| {
         let poll = Poll { subscriber: calm, now: Nanos(now), room: 9 };
         let mut count = 0;
@@ -294,8 +298,8 @@ fn patterns_have_what_is_defined_later_and_interest_is_told_once() {
     let bbo_of = |id, is_wanted| (id, Kind::Bbo, is_wanted);
     assert_eq!(desk.interest(), [bbo_of(A, true), bbo_of(B, true)]);
     let c = InstrumentId(3);
-    desk.fanout.define(Nanos(0), &definition(c, "AAL"));
-    desk.fanout.define(Nanos(0), &definition(c, "AAL"));
+    desk.fanout.define(&definition(c, "AAL"));
+    desk.fanout.define(&definition(c, "AAL"));
     let mut got = desk.interest();
     got.sort_by_key(|(_, kind, _)| *kind);
     assert_eq!(got, [bbo_of(c, true), (c, Kind::Book, true)]);
@@ -304,9 +308,9 @@ fn patterns_have_what_is_defined_later_and_interest_is_told_once() {
     desk.fanout.unsubscribe(desk.id, whole).unwrap();
     assert_eq!(desk.interest(), [bbo_of(B, false)]);
     // The number is assigned to another symbol.
-    desk.fanout.define(Nanos(0), &definition(c, "ZZZ"));
+    desk.fanout.define(&definition(c, "ZZZ"));
     assert_eq!(desk.interest(), [bbo_of(c, false), (c, Kind::Book, false)]);
-    desk.fanout.define(Nanos(0), &definition(InstrumentId(11), "AAZ"));
+    desk.fanout.define(&definition(InstrumentId(11), "AAZ"));
     assert_eq!(desk.interest(), [], "beyond the highest number");
 }
 
@@ -319,6 +323,7 @@ fn nothing_of_an_ended_subscription_is_sent() {
     desk.says(2, A, trade(1));
     desk.says(3, B, bbo(2_000, 1));
     desk.fanout.unsubscribe(desk.id, trades).unwrap();
+    desk.fanout.settle(Nanos(3));
     // The quote frozen ahead of the trade is an ordinary quote again.
     assert_eq!(desk.bodies(4, 9), [bbo(2_000, 1), bbo(1_000, 1)]);
     desk.fanout.unsubscribe(desk.id, quotes).unwrap();
@@ -330,7 +335,7 @@ fn nothing_of_an_ended_subscription_is_sent() {
 }
 
 #[test]
-fn a_second_subscriber_begins_with_the_latest_state() {
+pub fn a_second_subscriber_begins_with_the_latest_state() {
     let mut desk = Rig::new();
     desk.subscribe("*", |_| {});
     desk.subscribe("*", |terms| terms.content = Content::Status);

@@ -144,7 +144,17 @@ struct Reader {
     had_disconnect: bool,
 }
 
+/// The steps that the fan-out takes behind each step of a run.
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    /// All that there are.
+    All,
+    /// This many at most.
+    Few(usize),
+}
+
 struct World {
+    pace: Pace,
     conflator: Conflator,
     fanout: Fanout,
     books: Books,
@@ -156,7 +166,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(pace: Pace) -> World {
         let config = ConflatorConfig {
             bbo_interval: Nanos(3_000),
             book_interval: Nanos(3_000),
@@ -167,6 +177,7 @@ impl World {
             instrument_id_max: InstrumentId(3),
         };
         let mut world = World {
+            pace,
             conflator: Conflator::new(&config),
             fanout: Fanout::new(InstrumentId(3), 100),
             books: Books::default(),
@@ -177,6 +188,7 @@ impl World {
             readers: Vec::new(),
         };
         (0..3).for_each(|_| world.define());
+        world.fanout.settle(Nanos(0));
         for _ in 0..3 {
             let id = world.fanout.add_subscriber();
             world.readers.push(Reader {
@@ -192,7 +204,7 @@ impl World {
     fn define(&mut self) {
         let Some(symbol) = SYMBOLS.get(self.defined) else { return };
         let id = InstrumentId(self.defined as u32);
-        self.fanout.define(self.now, &definition(id, symbol));
+        self.fanout.define(&definition(id, symbol));
         self.defined += 1;
     }
 
@@ -236,10 +248,18 @@ impl World {
                 }
             }
         }
+        self.advance(self.pace);
+        self.check_bounds();
+    }
+
+    fn advance(&mut self, pace: Pace) {
+        match pace {
+            Pace::All => self.fanout.settle(self.now),
+            Pace::Few(steps) => assert!(self.fanout.advance(self.now, steps) <= steps),
+        }
         for interest in self.fanout.take_interest() {
             self.conflator.interest(self.now, &interest, &self.books);
         }
-        self.check_bounds();
     }
 
     fn change(&mut self, id: InstrumentId, kind: Kind, number: u64) {
@@ -265,6 +285,8 @@ impl World {
                 let tracks = BTreeMap::new();
                 reader.held.push(Held { id, number: self.numbers, terms: *terms, tracks });
             }
+            // A subscription that has ended leaves its instruments.
+            Err(SubscribeError::Pending) => assert!(matches!(self.pace, Pace::Few(_))),
             // The subscriber is behind and not disconnected yet.
             Err(refused) => {
                 assert_eq!(refused, SubscribeError::Disconnected);
@@ -276,6 +298,13 @@ impl World {
     fn flush(&mut self, count: usize) {
         for _ in 0..count {
             let Some(entry) = self.conflator.pop(self.now) else { break };
+            let id = entry.instrument_id;
+            let fanout = &self.fanout;
+            let includes =
+                |reader: SubscriberId, subscription| fanout.includes(reader, subscription, id);
+            for reader in &mut self.readers {
+                reader.note_included(id, includes);
+            }
             self.fanout.apply(self.now, &entry);
             let Some(symbol) = SYMBOLS[..self.defined].get(entry.instrument_id.0 as usize) else {
                 continue;
@@ -312,6 +341,9 @@ impl World {
     fn check_bounds(&self) {
         for reader in &self.readers {
             let standing = self.fanout.standing(reader.id).unwrap();
+            if self.fanout.has_steps() {
+                continue;
+            }
             let count = reader.held.len();
             let queues: usize =
                 reader.held.iter().map(|held| held.terms.queue_len_max as usize).sum();
@@ -322,6 +354,7 @@ impl World {
 
     /// Lets every subscriber read everything, then checks that none misses anything.
     fn settle(&mut self) {
+        self.advance(Pace::All);
         self.now.0 += 10_000_000;
         self.step(&Op::Tick);
         self.step(&Op::Flush(usize::MAX));
@@ -344,6 +377,19 @@ impl Reader {
         self.had_disconnect
     }
 
+    /// Notes the subscriptions that include an instrument.
+    fn note_included(
+        &mut self,
+        id: InstrumentId,
+        includes: impl Fn(SubscriberId, SubscriptionId) -> bool,
+    ) {
+        for held in &mut self.held {
+            if includes(self.id, held.id) {
+                held.tracks.entry(id).or_default();
+            }
+        }
+    }
+
     fn hear(&mut self, entry: &Entry, symbol: &weir_feed::SymbolText) {
         let (id, kind) = (entry.instrument_id, entry.body.kind());
         let quotes_before: QuoteBefore = self
@@ -357,7 +403,8 @@ impl Reader {
             if held.terms.content.kind() != kind || !held.terms.pattern.matches(symbol) {
                 continue;
             }
-            let track = held.tracks.entry(id).or_default();
+            // A subscription hears nothing of an instrument that it does not include yet.
+            let Some(track) = held.tracks.get_mut(&id) else { continue };
             track.heard += u64::from(entry.merged.change_count);
             track.latest = Some(entry.body);
             if let Body::Trade(_) = entry.body {
@@ -446,7 +493,20 @@ proptest! {
     fn whatever_subscribers_do_each_is_told_all_that_is_new_in_order_and_within_its_bounds(
         ops in vec(op(), 400),
     ) {
-        let mut world = World::new();
+        let mut world = World::new(Pace::All);
+        for op in &ops {
+            world.step(op);
+        }
+        world.settle();
+    }
+
+    /// The same where subscribing and leaving go on for as long as the market changes.
+    #[test]
+    fn whatever_changes_while_subscribers_join_and_leave_in_steps_each_ends_with_the_venues_books(
+        ops in vec(op(), 400),
+        steps in 0..3_usize,
+    ) {
+        let mut world = World::new(Pace::Few(steps));
         for op in &ops {
             world.step(op);
         }
@@ -465,7 +525,7 @@ fn changes_lost_before_a_waiting_snapshot_are_its_oldest() {
         ..Subscription::new(all, Content::Orders)
     };
     let order = |id| Op::Change { id, kind: Kind::Orders, number: 0 };
-    let mut world = World::new();
+    let mut world = World::new(Pace::All);
     world.step(&Op::Subscribe { subscriber: 0, terms });
     world.step(&Op::Flush(usize::MAX));
     while world.poll(0, 8) > 0 {}

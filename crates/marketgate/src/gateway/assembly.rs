@@ -239,6 +239,7 @@ impl Flush<'_> {
             updater: self.taker.clone(),
             instruments_max: section.instruments_max,
             limits,
+            sessions: section.sessions(),
             subscriptions_max: section.subscriptions_max,
             queue_len_max: section.queue_len_max,
             definitions: (host.definitions)(),

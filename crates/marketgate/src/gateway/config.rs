@@ -11,6 +11,7 @@ use weir_types::{InstrumentId, Nanos};
 
 use super::receive::ReceiveWhenFull;
 use super::shm::ShmSection;
+use super::standings::SessionLimits;
 use super::update::WhenFull;
 use crate::post::PostSection;
 use crate::receiver::FeedSection;
@@ -66,6 +67,19 @@ pub struct MarketGatewaySection {
     /// The maximum number of subscriptions of one subscriber.
     #[serde(default = "default_subscriptions_max")]
     pub subscriptions_max: u32,
+    /// The maximum number of slots of one flush thread: instruments, summed up over all
+    /// subscriptions.
+    #[serde(default = "default_slots_max")]
+    pub slots_max: u64,
+    /// The maximum number of slots of one session at a flush thread.
+    #[serde(default = "default_session_slots_max")]
+    pub session_slots_max: u64,
+    /// The maximum number of connections of one session at a flush thread.
+    #[serde(default = "default_session_connections_max")]
+    pub session_connections_max: u32,
+    /// The maximum number of requests of one session in a second; further ones wait.
+    #[serde(default = "default_session_requests_per_s")]
+    pub session_requests_per_s: u32,
     /// The maximum number of messages queued for one subscription.
     #[serde(default = "default_queue_len_max")]
     pub queue_len_max: u32,
@@ -114,6 +128,22 @@ fn default_subscriptions_max() -> u32 {
     1_024
 }
 
+fn default_slots_max() -> u64 {
+    1 << 23
+}
+
+fn default_session_slots_max() -> u64 {
+    1 << 18
+}
+
+fn default_session_connections_max() -> u32 {
+    16
+}
+
+fn default_session_requests_per_s() -> u32 {
+    1_000
+}
+
 fn default_queue_len_max() -> u32 {
     65_536
 }
@@ -140,6 +170,8 @@ fn default_urgent_move_ppm() -> u32 {
 
 /// The maximum number of flush threads: the number of thread names.
 pub const FLUSH_THREADS_MAX: usize = 8;
+/// The highest limit of slots: refusals state sums of them in 32 bits.
+const SLOTS_MAX: u64 = 1 << 30;
 
 impl MarketGatewaySection {
     /// Checks the values without opening anything.
@@ -148,6 +180,7 @@ impl MarketGatewaySection {
     /// [`ConfigError`], naming the value.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_ranges()?;
+        self.check_sessions()?;
         if self.post.audit.is_some() && self.feed.lines.is_empty() {
             let (key, value) = ("market_gateway.post.audit", "(given)".to_owned());
             let want = "lines of a feed: what comes from a file or a connection is not audited";
@@ -157,6 +190,46 @@ impl MarketGatewaySection {
         self.shm.as_ref().map_or(Ok(()), ShmSection::check)?;
         self.post.check()?;
         self.feed.check()
+    }
+
+    /// Checks the limits of sessions.
+    fn check_sessions(&self) -> Result<(), ConfigError> {
+        let ranges = [
+            ("market_gateway.slots_max", self.slots_max, SLOTS_MAX, "1 to 2^30"),
+            (
+                "market_gateway.session_slots_max",
+                self.session_slots_max,
+                self.slots_max,
+                "1 to slots_max",
+            ),
+            (
+                "market_gateway.session_connections_max",
+                u64::from(self.session_connections_max),
+                65_536,
+                "1 to 65536",
+            ),
+            (
+                "market_gateway.session_requests_per_s",
+                u64::from(self.session_requests_per_s),
+                1_000_000,
+                "1 to 1000000",
+            ),
+        ];
+        for (key, value, high, want) in ranges {
+            if !(1..=high).contains(&value) {
+                return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn sessions(&self) -> SessionLimits {
+        SessionLimits {
+            slots_max: self.slots_max,
+            session_slots_max: self.session_slots_max,
+            session_connections_max: self.session_connections_max,
+            session_requests_per_s: self.session_requests_per_s,
+        }
     }
 
     fn check_ranges(&self) -> Result<(), ConfigError> {
@@ -265,6 +338,31 @@ impl MarketGatewaySection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_sessions_have_ranges_and_a_session_has_no_more_slots_than_all() {
+        let cases = [
+            ("slots_max = 262144", None),
+            ("slots_max = 262143", Some("market_gateway.session_slots_max")),
+            ("slots_max = 0", Some("market_gateway.slots_max")),
+            ("slots_max = 1073741825", Some("market_gateway.slots_max")),
+            ("slots_max = 5\nsession_slots_max = 5", None),
+            ("session_slots_max = 0", Some("market_gateway.session_slots_max")),
+            ("session_connections_max = 0", Some("market_gateway.session_connections_max")),
+            ("session_connections_max = 65537", Some("market_gateway.session_connections_max")),
+            ("session_requests_per_s = 0", Some("market_gateway.session_requests_per_s")),
+            ("session_requests_per_s = 1000001", Some("market_gateway.session_requests_per_s")),
+        ];
+        for (keys, want) in cases {
+            let text = format!("listen = \"127.0.0.1:0\"\n{keys}\n{LINES}");
+            let section: MarketGatewaySection = toml::from_str(&text).expect("it can be read");
+            let refused = section.check().err().map(|error| match error {
+                ConfigError::OutOfRange { key, .. } => key,
+                other => panic!("{keys}: {other}"),
+            });
+            assert_eq!(refused, want, "{keys}");
+        }
+    }
 
     const LINES: &str = "[feed]\nname = \"itch\"\n[[feed.lines]]\na = \"127.0.0.1:1\"\n";
     const FILE: &str = "[feed]\nname = \"itch\"\n[feed.capture]\nfile = \"x\"\n";

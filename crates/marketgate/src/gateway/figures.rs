@@ -183,6 +183,12 @@ weir_runtime::figures! {
         counter subscribed,
         /// Requests refused.
         counter refused as "requests_refused_total",
+        /// Subscriptions refused or ended for want of slots.
+        counter slots_refused,
+        /// Slots of all subscriptions: instruments, summed up over subscriptions.
+        gauge slots as "subscribed_slots",
+        /// Steps of subscribing and leaving.
+        counter steps as "subscribing_steps_total",
         /// Messages written.
         counter messages as "told_total",
     }
@@ -222,6 +228,18 @@ pub struct SubscriberReport {
     /// True if it reads over a WebSocket.
     #[serde(default)]
     pub is_web: bool,
+    /// The connections of its session at the flush thread.
+    #[serde(default)]
+    pub connections: u32,
+    /// The slots of its session: instruments, summed up over subscriptions.
+    #[serde(default)]
+    pub slots: u64,
+    /// The most slots that its session may have.
+    #[serde(default)]
+    pub slots_max: u64,
+    /// The steps of subscribing and leaving that its session has still to take, about.
+    #[serde(default)]
+    pub steps_left: u64,
     /// Its subscriptions.
     pub subscriptions: usize,
     /// Messages written to it.

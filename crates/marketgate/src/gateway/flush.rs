@@ -3,12 +3,13 @@
 //!
 //! Its cycle takes the entries of the ring, reads subscribers, writes the messages that are due and
 //! sends them. A subscriber that does not read occupies its own bounded queues. The agent waits for
-//! no subscriber, so that none holds up the ring.
+//! no subscriber, so that none holds up the ring. Subscribing and leaving, whose work grows with the
+//! instruments, go on over cycles, a bounded number of steps in each.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rtrb::Producer;
 use weir_door::figures::add;
@@ -20,28 +21,36 @@ use weir_feed::Definition;
 use weir_feed::line::State;
 use weir_io::Rng;
 use weir_io::net::{Registry, Stream, Token};
-use weir_market::conflate::{Fanout, Interest, Poll, PollOutcome};
+use weir_market::conflate::{EndedSubscription, Fanout, Interest, Poll, PollOutcome};
 use weir_partition::event_reader::EventReader;
 use weir_runtime::Wake;
 use weir_types::{InstrumentId, Nanos, Reason, Role, WallOffset};
 use weir_wire::ClientMessage;
-use weir_wire::frame::CLIENT_FRAME_LEN_MAX;
+use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, put_frame};
 use weir_wire::session::NodeId;
 
 use super::figures::{FlushFigures, FlushTimes, SubscriberReport, number_of};
 use super::flush_slot::{ChannelIndex, FlushContent, FlushSlot};
+use super::intake::Refusal;
 use super::link::{LIMITS, LOCAL_LIMITS, Link, Links, Subscriber};
 use super::local::LocalEntrance;
 use super::mirror::Mirror;
 use super::ring::RingReader;
 use super::shm::{RingParts, ShmDoor};
 use super::stages::FlushProbe;
+use super::standings::{SessionLimits, Standings};
 use super::writing::{Address, Drafts, instrument_of, put_channel, put_instrument, put_message};
 
 /// Entries taken from the ring in one cycle.
 const HEAR_MAX: u64 = 1_024;
 /// Messages to one subscriber in one cycle, so that a subscriber to everything delays no other.
 const MESSAGES_MAX: usize = 256;
+/// Steps of subscribing and leaving in one cycle: about 100 µs of the thread.
+const STEPS_MAX: usize = 256;
+/// Wishes without room in the ring at which no more steps are taken.
+const UNSAID_MAX: usize = 1_024;
+/// The time until wishes without room are tried again, in nanoseconds.
+const UNSAID_INTERVAL: u64 = 100_000;
 
 /// The parts of the agent.
 pub struct FlushParts {
@@ -59,6 +68,8 @@ pub struct FlushParts {
     pub instruments_max: u32,
     /// The limits on connections.
     pub limits: DoorLimits,
+    /// The limits of sessions.
+    pub sessions: SessionLimits,
     /// Subscriptions of one subscriber.
     pub subscriptions_max: u32,
     /// The limit of a subscription's queue, in messages.
@@ -92,9 +103,12 @@ pub struct Subscribers {
     hearing: RingReader<FlushSlot>,
     wishes: Producer<Interest>,
     /// Wishes that the ring had no room for.
-    unsaid: Vec<Interest>,
+    unsaid: VecDeque<Interest>,
     updater: Wake,
     pub(super) fanout: Fanout,
+    pub(super) standings: Standings,
+    /// Subscriptions that ended without a request; kept for its memory.
+    ended: Vec<EndedSubscription>,
     mirror: Mirror,
     definitions: Vec<Option<Definition>>,
     channels: Vec<State>,
@@ -134,9 +148,12 @@ pub fn flush_agent(parts: FlushParts) -> std::io::Result<FlushAgent> {
         sessions: parts.definitions,
         hearing: parts.hearing,
         wishes: parts.wishes,
-        unsaid: Vec::new(),
+        unsaid: VecDeque::new(),
         updater: parts.updater,
-        fanout: Fanout::new(instrument_id_max, parts.subscriptions_max),
+        fanout: Fanout::new(instrument_id_max, parts.subscriptions_max)
+            .with_slots_max(parts.sessions.slots_max),
+        standings: Standings::new(parts.sessions),
+        ended: Vec::new(),
         mirror: Mirror::new(parts.instruments_max),
         definitions: Vec::new(),
         channels: Vec::new(),
@@ -175,7 +192,7 @@ impl Subscribers {
                     note_definition(definitions, definition);
                     links.iter_mut().for_each(|link| link.state.forget(definition.instrument_id));
                     shm.iter_mut().for_each(|shm| shm.forget(definition.instrument_id));
-                    fanout.define(now, definition);
+                    fanout.define(definition);
                 }
                 FlushContent::Channel(_, state) => {
                     note_channel(channels, told, *state);
@@ -196,6 +213,43 @@ impl Subscribers {
             let link = by_subscriber.get(subscriber.0 as usize).copied().flatten();
             hot.extend(link);
         });
+    }
+
+    /// Takes steps of subscribing and leaving; returns their number.
+    fn take_steps(&mut self, links: &mut Links, now: Nanos) -> usize {
+        // Each step may add a wish, and their ring is read at the pace of the update stage.
+        if self.unsaid.len() >= UNSAID_MAX {
+            return 0;
+        }
+        let steps = self.fanout.advance(now, STEPS_MAX);
+        add(&self.figures.counters.steps, steps as u64);
+        self.ended.extend(self.fanout.take_ended());
+        let mut ended = std::mem::take(&mut self.ended);
+        ended.drain(..).for_each(|one| self.tell_ended(links, &one));
+        self.ended = ended;
+        steps
+    }
+
+    /// Tells a subscriber that a subscription ended without its request.
+    fn tell_ended(&mut self, links: &mut Links, ended: &EndedSubscription) {
+        let id = self.by_subscriber.get(ended.subscriber.0 as usize).copied().flatten();
+        let Some(link) = id.and_then(|id| links.get_mut(id)) else {
+            tracing::warn!(error = %ended.error, "a subscription of the node's own has ended");
+            return;
+        };
+        let handle = link.state.handle_of(ended.subscription);
+        link.state.by_handle.remove(&handle);
+        let refusal = Refusal::of(&ended.error);
+        self.count_refusal(&refusal);
+        put_frame(&refusal.answer(link.session_id(), handle), &mut link.socket.output);
+        let id = link.id;
+        links.touch(id);
+    }
+
+    pub(super) fn count_refusal(&self, refusal: &Refusal) {
+        let counters = &self.figures.counters;
+        add(&counters.refused, u64::from(refusal.reason != Reason::None));
+        add(&counters.slots_refused, u64::from(refusal.slots_max > 0));
     }
 
     /// Hands on the instruments that subscribers began and ceased to want.
@@ -316,6 +370,10 @@ impl Protocol for Subscribers {
         self.sessions.next_of_any_epoch(record).is_some()
     }
 
+    fn session_connections_max(&self) -> u32 {
+        self.standings.limits().session_connections_max
+    }
+
     fn may_enter(&self, role: Role) -> bool {
         role != Role::Source
     }
@@ -325,7 +383,8 @@ impl Protocol for Subscribers {
     }
 
     fn logged_on(&mut self, link: &mut Link, session: LoggedOn, now: Nanos) {
-        let subscriber = self.fanout.add_subscriber();
+        let account = self.standings.enter(session.session_id, &mut self.fanout);
+        let subscriber = self.fanout.add_subscriber_of(account);
         link.state.id = Some(subscriber);
         let index = subscriber.0 as usize;
         if self.by_subscriber.len() <= index {
@@ -342,10 +401,17 @@ impl Protocol for Subscribers {
         let ClientMessage::Market(request) = said.message else {
             return Intake::Refused(Reason::NotServedHere, "");
         };
-        self.take_request(link, request, now);
-        // An interval that got shorter may be over.
-        self.hot.insert(link.id);
-        Intake::Done
+        let id = said.session.session_id;
+        if !self.standings.may_request(id, &self.fanout, now) {
+            return Intake::Wait;
+        }
+        let intake = self.take_request(link, request, now);
+        if intake == Intake::Done {
+            self.standings.note_request(id, now);
+            // An interval that got shorter may be over.
+            self.hot.insert(link.id);
+        }
+        intake
     }
 
     fn wall_clock_moved(&mut self, wall: WallOffset) {
@@ -359,8 +425,9 @@ impl Protocol for Subscribers {
     }
 
     fn produce(&mut self, links: &mut Links, now: Nanos) -> usize {
+        let steps = self.take_steps(links, now);
         self.collect_ready();
-        self.say_wishes() + self.tell(links, now)
+        steps + self.say_wishes() + self.tell(links, now)
     }
 
     fn flushed(&mut self, link: &mut Link, had_room: bool) {
@@ -374,21 +441,28 @@ impl Protocol for Subscribers {
         if let Some(subscriber) = link.state.id {
             self.fanout.remove_subscriber(subscriber);
             self.by_subscriber[subscriber.0 as usize] = None;
+            self.standings.leave(link.session_id());
         }
     }
 
-    fn show(&mut self, links: &Links) {
-        let reports = links.iter().filter_map(|link| report_of(link, &self.fanout));
+    fn show(&mut self, links: &Links, now: Nanos) {
+        let reports =
+            links.iter().filter_map(|link| report_of(link, &self.fanout, &self.standings));
         self.figures.show(reports);
+        let slots = &self.figures.counters.slots;
+        slots.store(self.fanout.slot_count(), Ordering::Relaxed);
+        self.standings.forget_gone(&mut self.fanout, now);
     }
 
     fn next_deadline(&self, _links: &Links, now: Nanos) -> Option<Nanos> {
-        if self.hearing.has_more() || !self.hot.is_empty() {
+        let has_steps = self.fanout.has_steps() && self.unsaid.len() < UNSAID_MAX;
+        if self.hearing.has_more() || !self.hot.is_empty() || has_steps {
             return Some(now);
         }
+        let unsaid = (!self.unsaid.is_empty()).then_some(Nanos(now.0 + UNSAID_INTERVAL));
         let due = self.due.peek().map(|Reverse((at, _))| *at);
         let shm = self.shm.as_ref().and_then(|shm| shm.next_due(&self.fanout, now));
-        [due, shm].into_iter().flatten().min()
+        [due, shm, unsaid].into_iter().flatten().min()
     }
 
     fn next_inside(&mut self) -> Option<Stream> {
@@ -407,10 +481,17 @@ impl Protocol for Subscribers {
     }
 }
 
-fn report_of(link: &Link, fanout: &Fanout) -> Option<SubscriberReport> {
+fn report_of(link: &Link, fanout: &Fanout, standings: &Standings) -> Option<SubscriberReport> {
     let standing = fanout.standing(link.state.id?)?;
+    let session_id = link.session?.session_id;
+    let (account, connections) = standings.of(session_id)?;
+    let account = fanout.account(account)?;
     Some(SubscriberReport {
-        session_id: number_of(link.session?.session_id),
+        session_id: number_of(session_id),
+        connections,
+        slots: account.slots,
+        slots_max: account.slots_max.unwrap_or(0),
+        steps_left: account.backlog,
         is_web: link.is_inside,
         subscriptions: link.state.by_handle.len(),
         messages: link.state.counts.messages,

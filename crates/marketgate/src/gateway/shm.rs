@@ -379,7 +379,7 @@ impl ShmDoor {
         if let Some(snapshots) = self.snapshots {
             let (count, left) = self.ring.poll(snapshots, true, lent);
             told += count;
-            if left == 0 {
+            if left == 0 && lent.fanout.is_settled(snapshots) {
                 lent.fanout.remove_subscriber(snapshots);
                 self.snapshots = None;
             }
@@ -419,6 +419,8 @@ impl ShmDoor {
         // from subscription numbers.
         let terms: Vec<_> = self.terms.iter().collect();
         self.snapshots = Some(subscribe(lent.fanout, lent.now, terms));
+        // The first part follows in this cycle; the flush thread takes the other steps.
+        lent.fanout.advance(lent.now, SNAPSHOTS_MAX);
     }
 }
 

@@ -34,6 +34,13 @@ use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 /// The maximum number of updates in a batch: as many as fit in a core's L1 cache next to the books'
 /// own lines.
 pub const BATCH_MAX: usize = 128;
+/// Changes of interest taken in one turn, or an eighth of the priority queue if that is more: as
+/// many snapshots are queued in front of later changes.
+const WISHES_PER_TURN: usize = 64;
+/// Items of the priority queue that a change of interest looks at for the price of another one.
+const LOOKS_PER_WISH: usize = 64;
+/// The time until entries and wishes without room are tried again, in nanoseconds.
+const RETRY_INTERVAL: u64 = 100_000;
 
 /// The reaction when a flush thread lags and the ring to it is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -79,6 +86,11 @@ pub struct UpdateStage<D = RingWriter<FlushSlot>> {
     door: D,
     wakes: Vec<Wake>,
     wishes: Vec<InterestReceiver>,
+    /// The flush thread whose wishes are taken next.
+    next_wishes: usize,
+    /// The entries up to the last snapshot that the wishes taken last have queued.
+    snapshots_ahead: usize,
+    turned_at: Nanos,
     when_full: WhenFull,
     has_told: bool,
     counts: UpdateCounts,
@@ -136,6 +148,9 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
             door: parts.door,
             wakes: parts.wakes,
             wishes: parts.wishes,
+            next_wishes: 0,
+            snapshots_ahead: 0,
+            turned_at: Nanos(0),
             when_full: parts.when_full,
             has_told: false,
             counts: UpdateCounts::default(),
@@ -199,13 +214,16 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
     /// The time of the next [`UpdateStage::turn`] with work even if nothing arrives.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        self.reporter.conflator.next_due()
+        let is_held = self.reporter.conflator.queue_len() > 0;
+        let retry = is_held.then_some(Nanos(self.turned_at.0.saturating_add(RETRY_INTERVAL)));
+        self.reporter.conflator.next_due().into_iter().chain(retry).min()
     }
 
     /// Does the work between packets: applies updates and interest changes, runs the timer, and
     /// sends pending output. Returns the amount of work done.
     pub fn turn(&mut self, now: Nanos) -> usize {
         self.take_batch();
+        self.turned_at = now;
         let mut done = self.take_wishes(now);
         self.reporter.conflator.tick(now);
         done += self.tell_all(now);
@@ -215,21 +233,37 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
         done
     }
 
+    /// Takes changes of interest, a bounded number in a turn and of each flush thread in its turn,
+    /// once the snapshots of those taken before are sent: so snapshots and changes of the market
+    /// share the way to flush.
     fn take_wishes(&mut self, now: Nanos) -> usize {
-        let mut done = 0;
-        for index in 0..self.wishes.len() {
-            while let Ok(interest) = self.wishes[index].pop() {
-                done += 1;
-                self.wish(now, &interest);
+        if self.snapshots_ahead > 0 {
+            return 0;
+        }
+        let room = WISHES_PER_TURN.max(self.reporter.conflator.queue_len() / 8);
+        let (mut taken, mut cost, mut empty) = (0, 0, 0);
+        while cost < room && empty < self.wishes.len() {
+            let index = self.next_wishes % self.wishes.len();
+            self.next_wishes = index + 1;
+            match self.wishes[index].pop() {
+                Ok(interest) => {
+                    (taken, empty) = (taken + 1, 0);
+                    cost += 1 + self.wish(now, &interest) / LOOKS_PER_WISH;
+                }
+                Err(_) => empty += 1,
             }
         }
-        done
+        if taken > 0 {
+            self.snapshots_ahead = self.reporter.conflator.queue_len();
+        }
+        taken
     }
 
-    fn wish(&mut self, now: Nanos, interest: &Interest) {
+    /// Takes a change of interest; returns the number of queued items that were looked at.
+    fn wish(&mut self, now: Nanos, interest: &Interest) -> usize {
         let Interest { instrument_id: id, kind, is_wanted } = *interest;
         if id.0 >= self.reporter.instruments_max {
-            return;
+            return 0;
         }
         if kind == Kind::Book {
             let index = id.0 as usize;
@@ -244,7 +278,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
         }
         let ChangeReporter { conflator, known, .. } = &mut self.reporter;
         let view = View { books: &self.books, known };
-        conflator.interest(now, interest, &view);
+        conflator.interest(now, interest, &view)
     }
 
     fn tell_all(&mut self, now: Nanos) -> usize {
@@ -274,10 +308,14 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
                 std::thread::yield_now();
                 continue;
             }
+            self.snapshots_ahead = self.snapshots_ahead.saturating_sub(1);
             self.counts.told += 1;
             self.has_told = true;
             done += 1;
         }
+        // The ends of interest have removed entries.
+        let left = self.reporter.conflator.queue_len();
+        self.snapshots_ahead = self.snapshots_ahead.min(left);
         done
     }
 

@@ -356,12 +356,17 @@ mod tests {
         assert_eq!(told["symbol"], "A\"\\\u{1}B");
         assert_eq!((&told["price_exponent"], &told["previous_close"]), (&json!(-9), &json!("0")));
         let (session_id, handle) = (SessionId(11), 1);
-        let ended = MarketEnded { session_id, handle, reason: Reason::HandleTaken };
+        let (slots_needed, slots_max, reason) = (0, 0, Reason::HandleTaken);
+        let ended = MarketEnded { session_id, handle, slots_needed, slots_max, reason };
         let told = json_of(&MarketMessage::Ended(ended));
         assert_eq!(told["reason"], "HandleTaken");
         assert_eq!(told["message"], Reason::HandleTaken.text());
         let ended = MarketEnded { reason: Reason::None, ..ended };
         assert_eq!(json_of(&MarketMessage::Ended(ended)).get("message"), None);
+        let (slots_needed, slots_max) = (7_802, 5_000);
+        let ended = MarketEnded { slots_needed, slots_max, ..ended };
+        let told = json_of(&MarketMessage::Ended(ended));
+        assert_eq!((&told["slots_needed"], &told["slots_max"]), (&json!(7_802), &json!(5_000)));
     }
 
     #[test]

@@ -104,6 +104,10 @@ impl Reader {
         self.told.get(kind).map_or(&[], Vec::as_slice)
     }
 
+    pub fn forget_last(&mut self, kind: &str) {
+        self.told.get_mut(kind).and_then(Vec::pop);
+    }
+
     fn last_of(&self, kind: &str, id: InstrumentId) -> Option<&Value> {
         self.all(kind).iter().rev().find(|one| one["instrument_id"] == id.0)
     }
@@ -128,6 +132,22 @@ impl Reader {
     fn has_quote(&self, venue: &Venue, id: InstrumentId) -> bool {
         let best = venue.books.best(id);
         self.quote(id) == Some((best.bid_px, best.bid_sz, best.ask_px, best.ask_sz))
+    }
+}
+
+/// Returns the status code of the answer to a handshake with this `Authorization`.
+pub fn refusal_of(node: &Node, authorization: &str) -> u16 {
+    let mut request = format!("ws://{}/market", node.web()).into_client_request().unwrap();
+    let value = HeaderValue::from_str(authorization).unwrap();
+    request.headers_mut().insert("Authorization", value);
+    let stream = TcpStream::connect(node.web()).unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    match tungstenite::client(request, stream) {
+        Err(tungstenite::HandshakeError::Failure(tungstenite::Error::Http(answer))) => {
+            answer.status().as_u16()
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => 101,
     }
 }
 
@@ -343,20 +363,7 @@ fn what_is_wrong_over_a_websocket_is_told_and_the_connection_stays() {
 fn nobody_has_market_data_over_a_websocket_without_a_good_key_and_a_role_that_may() {
     let (node, _home, _feed) = start("");
     let nobody = trader_of(99);
-    let refusal = |authorization: &str| {
-        let mut request = format!("ws://{}/market", node.web()).into_client_request().unwrap();
-        let value = HeaderValue::from_str(authorization).unwrap();
-        request.headers_mut().insert("Authorization", value);
-        let stream = TcpStream::connect(node.web()).unwrap();
-        stream.set_read_timeout(Some(HANG)).unwrap();
-        match tungstenite::client(request, stream) {
-            Err(tungstenite::HandshakeError::Failure(tungstenite::Error::Http(answer))) => {
-                answer.status().as_u16()
-            }
-            Err(error) => panic!("{error}"),
-            Ok(_) => 101,
-        }
-    };
+    let refusal = |authorization: &str| refusal_of(&node, authorization);
     let bobs_key = bearer(&BOB).replace(&BOB.session_id.0.to_string(), "11");
     let wrongs = ["Bearer", "Basic 11:00", "Bearer 11:00", &bearer(&nobody), &bobs_key];
     for wrong in wrongs {

@@ -2,13 +2,22 @@
 //! slots.
 //!
 //! This is the only work here that grows with the queue. It runs when a queue is full, once for all
-//! its events, or when a subscription ends.
+//! its events; behind the end of subscriptions that had events queued; and when most of the queue
+//! are holes.
 
-use super::super::entry::{Entry, Kind};
+use super::super::entry::{Entry, Kind, MergedChanges};
 use super::super::fifo::{EventNo, Item};
 use super::super::slot::{NONE, Slot};
 use super::super::step::SlotState;
 use super::Outbox;
+
+/// The changes of a slot's dropped items, and whether one of them was marked as snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Carried {
+    slot: u32,
+    merged: MergedChanges,
+    is_snapshot: bool,
+}
 
 impl Outbox {
     /// Turns each of the group's queued events into part of its slot's gap, which takes the
@@ -24,8 +33,11 @@ impl Outbox {
     pub(super) fn purge(&mut self, leaves_gaps: bool, is_out: impl Fn(&Slot) -> bool) {
         self.judge_frozen(leaves_gaps, &is_out);
         let mut kept = 0;
-        for turned in 1..=self.fifo.len() {
+        for turned in 1..=self.fifo.place_count() {
             let mut item = self.fifo.turn();
+            if item.is_hole() {
+                continue;
+            }
             let is_slot_out = is_out(&self.slots[item.slot as usize]);
             if let Some(event_no) = item.event {
                 let event = *self.fifo.event(event_no);
@@ -59,14 +71,18 @@ impl Outbox {
                 self.slots[item.slot as usize].place = SlotState::Queued(position);
             }
         }
+        self.fifo.end_round();
         self.merge_carried();
     }
 
     /// Decides, from the end of the queue to its beginning, which of the states frozen ahead of
     /// purged events still precede an event that stays. Dooms the others.
     fn judge_frozen(&mut self, leaves_gaps: bool, is_out: &impl Fn(&Slot) -> bool) {
-        for index in (0..self.fifo.len()).rev() {
+        for index in (0..self.fifo.place_count()).rev() {
             let item = self.fifo.get(index);
+            if item.is_hole() {
+                continue;
+            }
             let slot = &mut self.slots[item.slot as usize];
             let followed_by = std::mem::replace(&mut slot.followed_by, NONE);
             let is_slot_out = is_out(slot);
@@ -86,7 +102,8 @@ impl Outbox {
     fn follow(&mut self, item: &Item, followed_by: u32) {
         let slot = &self.slots[item.slot as usize];
         let is_event = item.event.is_some_and(|event| self.fifo.event(event).is_counted);
-        if !is_event || !matches!(slot.kind, Kind::Trades | Kind::Status) {
+        // A removed slot is in no ring any more, and nothing of it is sent.
+        if !is_event || slot.is_removed || !matches!(slot.kind, Kind::Trades | Kind::Status) {
             return;
         }
         let mut sibling = slot.sibling;
@@ -130,18 +147,21 @@ impl Outbox {
     /// Carries the changes of a dropped item over to the slot's next entry.
     fn carry(&mut self, index: u32, entry: &Entry) {
         let slot = &mut self.slots[index as usize];
-        slot.carried = slot.carried.and(entry.merged);
-        slot.carries_snapshot |= entry.is_snapshot;
-        if !std::mem::replace(&mut slot.is_carrying, true) {
-            self.carrying.push(index);
+        if slot.carried_at == NONE {
+            slot.carried_at = self.carrying.len() as u32;
+            let merged = MergedChanges::default();
+            self.carrying.push(Carried { slot: index, merged, is_snapshot: false });
         }
+        let carried = &mut self.carrying[slot.carried_at as usize];
+        carried.merged = carried.merged.and(entry.merged);
+        carried.is_snapshot |= entry.is_snapshot;
     }
 
     /// Merges a slot's carried changes into one of its events.
     fn put_down(&mut self, index: u32, event: EventNo) {
-        let slot = &mut self.slots[index as usize];
-        if slot.is_carrying {
-            let (merged, is_snapshot) = slot.put_down();
+        let carried_at = std::mem::replace(&mut self.slots[index as usize].carried_at, NONE);
+        if carried_at != NONE {
+            let Carried { merged, is_snapshot, .. } = self.carrying[carried_at as usize];
             let entry = &mut self.fifo.event_mut(event).entry;
             entry.merged = merged.and(entry.merged);
             entry.is_snapshot |= is_snapshot;
@@ -149,12 +169,16 @@ impl Outbox {
     }
 
     fn merge_carried(&mut self) {
-        while let Some(index) = self.carrying.pop() {
+        while let Some(Carried { slot: index, merged, is_snapshot }) = self.carrying.pop() {
             let slot = &mut self.slots[index as usize];
-            if !slot.is_carrying || slot.is_removed {
+            // Otherwise an event of the slot has taken them.
+            if slot.carried_at as usize != self.carrying.len() {
                 continue;
             }
-            let (merged, is_snapshot) = slot.put_down();
+            slot.carried_at = NONE;
+            if slot.is_removed {
+                continue;
+            }
             slot.merged = merged.and(slot.merged);
             slot.is_snapshot_due |= is_snapshot;
             // The state had already left the throttle queue, so it does not wait again.

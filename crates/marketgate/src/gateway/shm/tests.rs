@@ -79,8 +79,9 @@ impl Rig {
                 round_lot: Qty(100),
                 previous_close: None,
             };
-            fanout.define(Nanos(0), &definition);
+            fanout.define(&definition);
         }
+        fanout.settle(Nanos(0));
         Rig {
             _dir: dir,
             _sockets: sockets,
@@ -108,6 +109,7 @@ impl Rig {
     /// Runs one duty cycle of the flush thread.
     fn cycle(&mut self, now: u64) {
         let Rig { door, fanout, mirror, drafts, probe, .. } = self;
+        fanout.advance(Nanos(now), 256);
         let (definitions, channels) = (&[][..], &[State::Live][..]);
         let (now, wall) = (Nanos(now), Nanos(now));
         let mut parts =

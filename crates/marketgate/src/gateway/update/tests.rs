@@ -175,3 +175,71 @@ fn the_update_of_a_batch_that_is_timed_carries_its_times() {
         .collect();
     assert_eq!(timed, [InstrumentId(2)]);
 }
+
+/// A ring to flush with room for a number of slots.
+#[derive(Default)]
+struct Narrow {
+    heard: Vec<FlushSlot>,
+    room: usize,
+}
+
+impl Slots<FlushSlot> for Narrow {
+    fn write(&mut self, write: impl FnOnce(&mut FlushSlot)) -> bool {
+        let Some(room) = self.room.checked_sub(1) else { return false };
+        let mut told = FlushSlot::default();
+        write(&mut told);
+        self.heard.push(told);
+        self.room = room;
+        true
+    }
+}
+
+#[test]
+fn a_change_of_the_market_waits_for_a_bounded_number_of_snapshots() {
+    const SUBSCRIBED: u32 = 1_000;
+    let (mut wishes, taken) = RingBuffer::new(SUBSCRIBED as usize);
+    for instrument_id in (1..=SUBSCRIBED).map(InstrumentId) {
+        let wish = Interest { instrument_id, kind: Kind::Bbo, is_wanted: true };
+        wishes.push(wish).expect("there is room");
+    }
+    let mut stage = UpdateStage::new(UpdateParts {
+        books: BooksConfig { instruments_max: SUBSCRIBED + 1, ..BooksConfig::default() },
+        batch_max: BATCH_MAX,
+        conflator: ConflatorConfig {
+            instrument_id_max: InstrumentId(SUBSCRIBED),
+            ..ConflatorConfig::default()
+        },
+        door: Narrow::default(),
+        wakes: Vec::new(),
+        wishes: vec![taken],
+        when_full: WhenFull::Merge,
+        post: None,
+        probe: UpdateProbe::default(),
+    });
+    // Flush takes eight slots between two turns, fewer than there are wishes.
+    let turn = |stage: &mut UpdateStage<Narrow>, at: u64| {
+        stage.door.room = 8;
+        stage.turn(Nanos(at));
+    };
+    turn(&mut stage, 1_000_000);
+    let (order_id, side, price, size) = (1, Side::Buy, Price(10_000_000), Qty(7));
+    let action = Action::Add { order_id, side, price, size };
+    let (instrument_id, sequence, ts_event) = (InstrumentId(1), 5, Nanos(2_000_000));
+    let update = Update { instrument_id, sequence, ts_event, action };
+    stage.update(&origin(ChannelKey::default(), 2_000_000, false), update);
+    let mut at = 2_000_000;
+    while stage.door.heard.len() < SUBSCRIBED as usize + 1 {
+        at += 1_000;
+        let before = stage.door.heard.len();
+        turn(&mut stage, at);
+        assert!(stage.door.heard.len() > before, "{before} and no more");
+        let is_held = stage.reporter.conflator.queue_len() > 0;
+        assert_eq!(is_held, stage.next_due().is_some_and(|due| due.0 <= at + RETRY_INTERVAL));
+    }
+    let is_change = |told: &FlushSlot| match &told.what {
+        FlushContent::Entry(entry) => !entry.is_snapshot && entry.merged.change_count == 1,
+        _ => false,
+    };
+    let place = stage.door.heard.iter().position(is_change).expect("the change was told");
+    assert!(place <= WISHES_PER_TURN, "behind {place} snapshots");
+}

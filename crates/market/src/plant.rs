@@ -1,0 +1,27 @@
+//! Planted bugs, which prove that the tests of subscribing and leaving find bugs of their kind.
+//!
+//! The second stage of [conflation](crate::conflate) calls [`is`] where a planted bug takes effect.
+
+weir_plant::plants! {
+    /// A planted bug of the second stage of conflation.
+    pub enum Plant {
+        /// An instrument that is defined later takes a slot without a claim.
+        GrowthUnclaimed,
+        /// A subscription that ends keeps the slots of its instruments.
+        EndKeepsSlots,
+        /// A listener that takes the place of one that left is not told its new place.
+        PlaceNotMoved,
+        /// Messages of a subscription that has ended are sent until it has left its instruments.
+        EndedIsSent,
+        /// A session has its turn until its work is done.
+        TurnWithoutEnd,
+        /// A cycle takes all steps that there are.
+        CycleWithoutEnd,
+        /// A subscription that joins an instrument which others have does not get its state.
+        LateWithoutState,
+        /// Subscriptions do not follow definitions behind their beginning.
+        GrowthForgotten,
+        /// An instrument that was defined anew is included at its old place too.
+        OldPlaceFollowed,
+    }
+}
