@@ -10,6 +10,7 @@
 //! Overload: measures the rate that flush carries to a hundred subscribers, then sets the feed to
 //! 2, 5 and 10 times that, once with an interval in which flush could send each instrument twice,
 //! and once without any conflation: then the updating thread waits for flush, and the feed for it.
+//! At half of that rate it then adds hostile sessions, one kind at a time, each beside a run without.
 //!
 //! Both threads spin and record the longest time between two clock readings in each millisecond. A
 //! window does not count as clean if either thread was preempted in it for longer than 10 µs, or
@@ -20,12 +21,14 @@
 mod capacity;
 mod flow;
 mod handoff;
+mod hostile;
 mod lone;
 mod opra;
 mod orders;
 mod probes;
 mod run;
 
+use hostile::Party;
 use run::{Cell, Outcome, measure};
 use serde_json::{Value, json};
 
@@ -123,6 +126,7 @@ fn row(cell: &Cell, runs: &[Outcome]) -> Value {
         "clean_share": median(&|run| run.clean_share),
         "age_p50_ns": median(&|run| run.age[0]), "age_p99_ns": median(&|run| run.age[1]),
         "age_p999_ns": median(&|run| run.age[2]),
+        "age_max_ns": median(&|run| run.age[3]),
         "age_last_ns": median(&|run| run.age_last),
         "throttled_share": median(&|run| run.throttled_share),
         "queued_at_end": median(&|run| run.queued_at_end),
@@ -151,9 +155,33 @@ fn overload(seconds: u64) -> Value {
             rows.push(line);
         }
     }
+    let half = Cell { rate: (capacity / 2.0) as u64, interval_us, ..base };
     json!({
         "bench": "market-overload", "seconds": seconds, "subscribers": subscribers,
         "instruments": flow::INSTRUMENTS, "interval_us": interval_us, "capacity_per_s": capacity,
-        "cells": rows,
+        "cells": rows, "hostile": hostile(&half),
     })
+}
+
+/// Measures the good subscribers' messages beside each hostile session. The parties take turns, so
+/// that disturbances of the machine affect all alike.
+fn hostile(base: &Cell) -> Vec<Value> {
+    let mut runs: Vec<Vec<Outcome>> = vec![Vec::new(); Party::ALL.len()];
+    for _ in 0..3 {
+        for (party, outcomes) in Party::ALL.into_iter().zip(&mut runs) {
+            let cell = Cell { party, ..*base };
+            let outcome = measure(&cell);
+            eprintln!("{cell:?}: {outcome:?}");
+            outcomes.push(outcome);
+        }
+    }
+    let rows = Party::ALL.into_iter().zip(&runs).map(|(party, outcomes)| {
+        let mut line = row(&Cell { party, ..*base }, outcomes);
+        let last = outcomes.last().expect("three were measured");
+        line["party"] = json!(party.name());
+        line["carried_out"] = json!(last.carried_out);
+        line["refused"] = json!(last.refused);
+        line
+    });
+    rows.collect()
 }

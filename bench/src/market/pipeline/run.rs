@@ -7,7 +7,8 @@ use rtrb::RingBuffer;
 use weir_io::{Clock as _, SystemClock};
 use weir_market::BooksConfig;
 use weir_market::conflate::{
-    ConflatorConfig, Content, Fanout, Pattern, Policy, Poll, PollOutcome, Subscription, Urgency,
+    ConflatorConfig, Content, Fanout, Interest, Pattern, Policy, Poll, PollOutcome, Subscription,
+    Urgency,
 };
 use weir_marketgate::gateway::flush_slot::FlushContent;
 use weir_marketgate::gateway::mirror::Mirror;
@@ -23,6 +24,7 @@ use weir_types::{InstrumentId, Nanos, SessionId};
 
 use super::flow::{INSTRUMENTS, definition, update};
 use super::handoff::{Reader, Writer, handoff};
+use super::hostile::{Hostile, Party};
 
 /// The length of a window, in nanoseconds.
 const WINDOW: u64 = 1_000_000;
@@ -43,6 +45,7 @@ pub struct Cell {
     pub interval_us: u64,
     pub rate: u64,
     pub seconds: u64,
+    pub party: Party,
 }
 
 impl Default for Cell {
@@ -55,6 +58,7 @@ impl Default for Cell {
             interval_us: 0,
             rate: 1_000_000,
             seconds: 2,
+            party: Party::None,
         }
     }
 }
@@ -77,6 +81,9 @@ pub struct Outcome {
     pub throttled_share: f64,
     pub queued_at_end: f64,
     pub resident_mib: f64,
+    /// The hostile session's requests carried out and refused.
+    pub carried_out: f64,
+    pub refused: f64,
 }
 
 /// The longest time between two clock readings, by window. Windows in which the thread was
@@ -148,8 +155,9 @@ impl Shared {
 /// Measures a cell.
 pub fn measure(cell: &Cell) -> Outcome {
     let (writer, reader) = handoff(cell.handoff);
-    let (wishes, taken) = RingBuffer::new(1 << 20);
-    let fanout = fanout_of(cell, wishes);
+    let (mut wishes, taken) = RingBuffer::new(1 << 20);
+    let mut fanout = fanout_of(cell, &mut wishes);
+    let hostile = Hostile::new(cell.party, &mut fanout, wishes);
     let shared = Shared {
         cell: *cell,
         begin: Nanos(SystemClock.now().0 + 100_000_000),
@@ -160,7 +168,7 @@ pub fn measure(cell: &Cell) -> Outcome {
     };
     let flushing = {
         let shared = shared.clone();
-        std::thread::spawn(move || flush(&shared, reader, fanout))
+        std::thread::spawn(move || flush(&shared, reader, fanout, hostile))
     };
     let (looks, throttled_share) = if cell.is_staged {
         let (ring_writer, mut readers) = ring(16_384, 1);
@@ -181,8 +189,8 @@ pub fn measure(cell: &Cell) -> Outcome {
 }
 
 /// Creates subscribers to the quotes of all instruments, which are defined already.
-fn fanout_of(cell: &Cell, mut wishes: rtrb::Producer<weir_market::conflate::Interest>) -> Fanout {
-    let mut fanout = Fanout::new(InstrumentId(INSTRUMENTS), 8);
+fn fanout_of(cell: &Cell, wishes: &mut rtrb::Producer<Interest>) -> Fanout {
+    let mut fanout = Fanout::new(InstrumentId(INSTRUMENTS), 1_024);
     for id in 1..=INSTRUMENTS {
         fanout.define(&definition(id));
     }
@@ -325,9 +333,11 @@ struct Flushed {
     written: u64,
     queued: u64,
     resident_mib: f64,
+    carried_out: u64,
+    refused: u64,
 }
 
-fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
+fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout, mut hostile: Hostile) -> Flushed {
     let mut mirror = Mirror::new(INSTRUMENTS + 1);
     let mut probe = FlushProbe::default();
     let mut looks = Looks::new(shared.cell.seconds);
@@ -357,8 +367,10 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
             }
             fanout.apply(Nanos(begin + now), entry);
         });
-        fanout.take_ready(|subscriber| ready.push(subscriber));
         let at = SystemClock.now();
+        hostile.cycle(at, &mut fanout);
+        let is_good = |subscriber| !hostile.is(subscriber);
+        fanout.take_ready(|one| ready.extend(is_good(one).then_some(one)));
         for (index, subscriber) in ready.drain(..).enumerate() {
             if index % LOOK_EVERY == LOOK_EVERY - 1 {
                 looks.look(shared.elapsed());
@@ -390,7 +402,9 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
     }
     let offered = (shared.span() as f64 / 1e9 * shared.cell.rate as f64) as u64;
     let queued = offered.saturating_sub(heard);
-    Flushed { looks, ways, ages, heard, written, queued, resident_mib: resident_mib() }
+    let Hostile { carried_out, refused, .. } = hostile;
+    let resident_mib = resident_mib();
+    Flushed { looks, ways, ages, heard, written, queued, resident_mib, carried_out, refused }
 }
 
 /// Records a time if there is room: only the end of a run that is too long is omitted.
@@ -447,5 +461,7 @@ fn outcome_of(
         throttled_share,
         queued_at_end: flushed.queued as f64,
         resident_mib: flushed.resident_mib,
+        carried_out: flushed.carried_out as f64,
+        refused: flushed.refused as f64,
     }
 }
