@@ -9,7 +9,7 @@ use weir_types::{Epoch, Nanos, Position};
 
 use crate::name::{MessageNo, OriginMark, Source, Topic, TopicKind};
 
-/// The format version that is written, of spill files and of the table.
+/// The format version of the spill files that are written.
 pub const FORMAT_VERSION: u32 = 1;
 /// The alignment of blocks: a power loss keeps or loses units of this size whole.
 pub(crate) const ALIGN: usize = 512;

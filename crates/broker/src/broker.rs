@@ -3,6 +3,10 @@
 //! A state machine of one thread: time comes with each call, the disk is the only effect. Nothing
 //! blocks except `open`, `close`, and reading a part for a subscriber that is behind.
 //!
+//! INVARIANT: all times but the stamps of messages are served time: that for which the broker was
+//! open, in all runs. So neither a wall clock that is set nor a time out of service makes a message
+//! or a subscription older.
+//!
 //! The fate of a message:
 //!
 //! | | at `memory` | at `os`, `disk` |
@@ -36,6 +40,21 @@ pub enum PublishOutcome {
     Repeated(MessageNo),
     /// The topic has no subscription: there is nothing to keep.
     Unwanted,
+}
+
+/// The times at which a message is published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublishTimes {
+    /// Served time, by which it grows old.
+    pub now: Nanos,
+    /// The time that its subscribers are told.
+    pub stamp: Nanos,
+}
+
+impl From<Nanos> for PublishTimes {
+    fn from(now: Nanos) -> PublishTimes {
+        PublishTimes { now, stamp: now }
+    }
 }
 
 /// A change of a subscription that its client did not cause.
@@ -109,6 +128,8 @@ pub struct Holdings {
     pub wanted_bytes: u64,
     /// Spill files.
     pub files: u64,
+    /// Live subscriptions that are due to expire and have their time of grace.
+    pub lapsing: u64,
 }
 
 /// A message that is neither written nor taken.
@@ -158,7 +179,11 @@ pub struct Broker<D> {
     /// The place of the source that keeps its messages until they are settled.
     pub(crate) place: Option<OriginMark>,
     pub(crate) now: Nanos,
+    pub(crate) opened_at: Nanos,
     pub(crate) sweep_at: Nanos,
+    /// The last time at which served time alone had the table saved.
+    pub(crate) noted_at: Nanos,
+    pub(crate) lapsing_count: u64,
     /// The time at which a full disk is tried again.
     pub(crate) full_until: Option<Nanos>,
     /// The time at which a spill file that found no descriptor is begun again.
@@ -182,9 +207,9 @@ impl<D: Disk> Broker<D> {
         topic: Topic,
         mark: OriginMark,
         body: &[u8],
-        now: Nanos,
+        times: impl Into<PublishTimes>,
     ) -> Result<PublishOutcome, PublishRefusal> {
-        let published = self.take(topic, mark, body, now);
+        let published = self.take(topic, mark, body, times.into());
         match published {
             Ok(PublishOutcome::Taken(_)) => self.counters.published += 1,
             Ok(PublishOutcome::Repeated(_)) => self.counters.repeated += 1,
@@ -199,7 +224,7 @@ impl<D: Disk> Broker<D> {
         topic: Topic,
         mark: OriginMark,
         body: &[u8],
-        now: Nanos,
+        times: PublishTimes,
     ) -> Result<PublishOutcome, PublishRefusal> {
         if self.has_stopped() {
             return Err(PublishRefusal::Stopped);
@@ -207,7 +232,7 @@ impl<D: Disk> Broker<D> {
         if body.len() > MESSAGE_BYTES_MAX {
             return Err(PublishRefusal::TooLong { bytes: body.len(), max: MESSAGE_BYTES_MAX });
         }
-        self.now = self.now.max(now);
+        self.now = self.now.max(times.now);
         let Some(state) = self.topics.get(&topic) else { return Ok(PublishOutcome::Unwanted) };
         if !state.has_subscribers() {
             let change = state.ending_change();
@@ -231,7 +256,11 @@ impl<D: Disk> Broker<D> {
         self.last = MessageNo(self.last.0 + 1);
         let (no, at, index) = (self.last, self.now, state.total);
         state.marks.advance(mark);
-        self.memory_bytes += state.push(no, mark, at, body);
+        let times = match plant::is(Plant::AgedByStamp) {
+            true => PublishTimes::from(times.stamp),
+            false => PublishTimes { now: at, ..times },
+        };
+        self.memory_bytes += state.push(no, mark, times, body);
         self.memory_messages += 1;
         self.arrivals.push_back(Arrival { no, topic, index, at });
         if self.config.durability == Durability::Memory {
@@ -509,7 +538,15 @@ impl<D: Disk> Broker<D> {
             disk_bytes: self.spill.bytes(),
             wanted_bytes: self.spill.files.values().map(|file| file.wanted).sum(),
             files: self.spill.files.len() as u64,
+            lapsing: self.lapsing_count,
         }
+    }
+
+    /// Returns served time as of the last call: at an opening that which the runs before reached,
+    /// as far as the disk tells.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now
     }
 
     /// Returns the run's number, from 1.

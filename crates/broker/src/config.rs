@@ -1,7 +1,8 @@
 //! The limits of a broker, and its behaviour when one is reached.
 //!
 //! Sizes are in bytes, times in nanoseconds. A subscription may have a quota and an expiry of its
-//! own; the configuration's apply to all others. Opening a broker with inconsistent sizes panics.
+//! own, up to the configuration's, which apply to all others. Opening a broker with inconsistent
+//! sizes panics.
 
 use weir_types::{Durability, Nanos};
 
@@ -29,13 +30,27 @@ impl Default for Quota {
     }
 }
 
-/// The terms of a new subscription.
+impl Quota {
+    /// Returns this quota with nothing in it above `limit`'s.
+    #[must_use]
+    pub fn within(self, limit: Quota) -> Quota {
+        Quota {
+            bytes_max: self.bytes_max.min(limit.bytes_max),
+            messages_max: self.messages_max.min(limit.messages_max),
+            age_max: self.age_max.min(limit.age_max),
+        }
+    }
+}
+
+/// The terms of a new subscription. Those above the configuration's count as the configuration's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// Its quota; none for the configuration's.
     pub quota: Option<Quota>,
     /// The time without an attached client after which it expires; none for the configuration's.
     pub expire_after: Option<Nanos>,
+    /// The participant that creates it, to be counted by; zero for none.
+    pub created_by: u32,
     /// The last mark of each source that it does not want: messages up to there that a producer
     /// repeats after a restart are not for it.
     pub after: OriginMarks,
@@ -77,10 +92,13 @@ pub struct Config {
     pub sweep_every: Nanos,
     /// The time after which a full disk is tried again.
     pub full_pause: Nanos,
-    /// The time without an attached client after which a subscription expires, if it was created
-    /// without a time of its own.
+    /// The longest time without an attached client until a subscription is due to expire, and the
+    /// time of one that is created without its own.
     pub expire_after: Nanos,
-    /// The quota of subscriptions that are created without one.
+    /// The time for which a subscription that is due to expire is kept all the same, and at least
+    /// after an opening: a client that attaches in it finds its messages.
+    pub expire_grace: Nanos,
+    /// The largest quota, and the quota of subscriptions that are created without one.
     pub quota: Quota,
     /// The behaviour when there is no room.
     pub on_full: OnFull,
@@ -92,7 +110,8 @@ pub struct Config {
 
 impl Config {
     /// Returns the defaults: level `disk`, 256 MiB of memory, blocks of 256 KiB, files of 16 MiB,
-    /// 64 GiB of disk, 2 ms of hold, the table each second, expiry after 30 days.
+    /// 64 GiB of disk, 2 ms of hold, the table each second, expiry after 30 days and an hour of
+    /// grace.
     #[must_use]
     pub fn new(id_if_new: u128) -> Config {
         Config {
@@ -107,6 +126,7 @@ impl Config {
             sweep_every: Nanos(10_000_000),
             full_pause: Nanos(50_000_000),
             expire_after: Nanos(30 * 24 * 3600 * 1_000_000_000),
+            expire_grace: Nanos(3600 * 1_000_000_000),
             quota: Quota::default(),
             on_full: OnFull::default(),
             subscriptions_max: 100_000,

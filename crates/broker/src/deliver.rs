@@ -273,7 +273,8 @@ fn hand_over_resident(
     let (mut count, mut bytes) = (0, 0);
     while count < max && bytes < bytes_max {
         let Some(message) = state.resident(queue.cursor) else { break };
-        let &crate::topic::Message { no, mark, at, bytes_before, ref body } = message;
+        let &crate::topic::Message { no, mark, times, bytes_before, ref body } = message;
+        let at = times.stamp;
         let len = body.len() as u64;
         let is_again = queue.deliver(no, mark, bytes_before + len);
         deliver(Delivery { no, mark, at, is_again, body });

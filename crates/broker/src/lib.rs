@@ -32,7 +32,7 @@ mod table;
 mod topic;
 mod work;
 
-pub use broker::{Broker, Counters, Holdings, Notice, PublishOutcome};
+pub use broker::{Broker, Counters, Holdings, Notice, PublishOutcome, PublishTimes};
 pub use config::{Config, MESSAGE_BYTES_MAX, OnFull, Quota, Terms};
 pub use deliver::{AttachOutcome, Attachment, Delivery};
 pub use error::{BrokerError, EvictReason, OpenReport, PublishRefusal, SubscriptionError};

@@ -16,6 +16,10 @@ use crate::subscription::{Kind, Lag, ListedSubscription, Queue, Subscription};
 use crate::table::{Status, TOKEN_BYTES_MAX};
 use crate::topic::TopicState;
 
+/// The served time after which the table is saved although nothing else has changed, as long as
+/// there are subscriptions: a crash takes no more of their ages. An hour.
+const NOTE_EVERY: Nanos = Nanos(3600 * 1_000_000_000);
+
 impl<D: Disk> Broker<D> {
     /// Creates a subscription to a topic, from its next message on. Report it as created only when
     /// the change [is saved](Broker::is_saved).
@@ -89,14 +93,21 @@ impl<D: Disk> Broker<D> {
 
     fn add(&mut self, name: &Name, kind: Kind, terms: &Terms, now: Nanos) -> Change {
         self.now = self.now.max(now);
+        let (limit, longest) = (self.config.quota, self.config.expire_after);
+        let (mut quota, mut expire_after) =
+            (terms.quota.unwrap_or(limit), terms.expire_after.unwrap_or(longest));
+        if !plant::is(Plant::TermsNotCapped) {
+            (quota, expire_after) = (quota.within(limit), expire_after.min(longest));
+        }
         self.insert(Subscription {
             name: name.clone(),
             kind,
             status: Status::Live,
-            quota: terms.quota.unwrap_or(self.config.quota),
-            expire_after: terms.expire_after.unwrap_or(self.config.expire_after),
+            quota,
+            expire_after,
             attachment: 0,
             detached_at: self.now,
+            created_by: terms.created_by,
             may_have_lost: false,
         });
         self.saver.changed_now()
@@ -112,6 +123,19 @@ impl<D: Disk> Broker<D> {
             self.subscriptions.push(None);
         }
         self.subscriptions[at] = Some(subscription);
+    }
+
+    /// Returns the number of subscriptions, ended ones included, whose names begin with `prefix`,
+    /// and the number of those that a participant created.
+    #[must_use]
+    pub fn count_created(&self, prefix: &Name, created_by: u32) -> (usize, usize) {
+        let (mut all, mut own) = (0, 0);
+        let from = self.names.range::<Name, _>(prefix..);
+        for (_, id) in from.take_while(|(name, _)| name.as_str().starts_with(prefix.as_str())) {
+            all += 1;
+            own += usize::from(self.at(*id as usize).created_by == created_by);
+        }
+        (all, own)
     }
 
     pub(crate) fn find(&self, name: &Name) -> Result<usize, SubscriptionError> {
@@ -276,12 +300,18 @@ impl<D: Disk> Broker<D> {
     /// Checks all quotas and expiry times. Returns the number of subscriptions that it ended or
     /// removed.
     pub(crate) fn sweep(&mut self) -> usize {
-        let mut ended = 0;
+        self.note_served();
+        let (mut ended, mut lapsing_count) = (0, 0);
         for id in 0..self.subscriptions.len() {
             let Some(subscription) = &self.subscriptions[id] else { continue };
             let away = self.now.since(subscription.detached_at);
             let is_gone = !subscription.is_attached() && away >= subscription.expire_after;
+            let is_in_grace = self.is_in_grace(subscription, away);
             match subscription.status {
+                Status::Live if is_gone && is_in_grace => {
+                    lapsing_count += 1;
+                    continue;
+                }
                 Status::Live if is_gone => {
                     let name = subscription.name.clone();
                     self.end(id, Status::Expired);
@@ -301,7 +331,24 @@ impl<D: Disk> Broker<D> {
             }
             ended += 1;
         }
+        self.lapsing_count = lapsing_count;
         ended
+    }
+
+    /// True while a subscription that is due to expire is kept: it has been due for less than the
+    /// grace, or the broker was opened less than that ago.
+    fn is_in_grace(&self, subscription: &Subscription, away: Nanos) -> bool {
+        let grace = self.config.expire_grace;
+        let due_for = away.since(subscription.expire_after);
+        let open_for = self.now.since(self.opened_at);
+        (due_for < grace || open_for < grace) && !plant::is(Plant::GraceSkipped)
+    }
+
+    fn note_served(&mut self) {
+        if self.now.since(self.noted_at) >= NOTE_EVERY && !self.names.is_empty() {
+            self.noted_at = self.now;
+            self.saver.changed();
+        }
     }
 
     fn over_quota(&self, subscription: &Subscription) -> Option<EvictReason> {

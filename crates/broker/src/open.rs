@@ -32,6 +32,8 @@ use crate::subscription::{Kind, Subscription};
 use crate::table::{ATTACHED, SLOTS, Status, Table, TableFault};
 use crate::topic::Extent;
 
+/// The most served time that is believed: counting on from it never overflows.
+const SERVED_MAX: Nanos = Nanos(1 << 62);
 /// The name of a slot until it is complete for the first time.
 const UNNAMED_SLOT: &str = "subscriptions.part";
 
@@ -63,7 +65,8 @@ impl FoundFile {
 }
 
 impl<D: Disk> Broker<D> {
-    /// Opens the broker of a directory, or creates one. Blocks.
+    /// Opens the broker of a directory, or creates one. Blocks. `now` is the served time to begin
+    /// with where the disk tells none.
     ///
     /// # Errors
     /// If the disk fails or its content is damaged. A repeated opening finds the same.
@@ -98,6 +101,7 @@ impl<D: Disk> Broker<D> {
             write_again(&mut disk, &mut spill, &mut found, proven)?;
             settle(&mut disk, &unproven)?;
         }
+        let now = served_before(&table, &found).unwrap_or(now);
         let mut broker = Broker::empty(disk, config, &report, spill, saver, now);
         broker.add_rows(table, report.may_have_lost);
         broker.add_parts(found, &mut report)?;
@@ -135,7 +139,10 @@ impl<D: Disk> Broker<D> {
             saver,
             place: None,
             now,
+            opened_at: now,
             sweep_at: now,
+            noted_at: now,
+            lapsing_count: 0,
             full_until: None,
             no_file_until: None,
             notices: Vec::new(),
@@ -283,6 +290,15 @@ impl<D: Disk> Broker<D> {
     }
 }
 
+/// Returns the served time that the runs before reached: no time on the disk is later. `None` if
+/// there is none on it.
+fn served_before(table: &Table, found: &BTreeMap<(Topic, MessageNo), Found>) -> Option<Nanos> {
+    let detached = table.rows.iter().map(|row| row.detached_at).filter(|at| *at != ATTACHED);
+    let published = found.values().map(|part| part.head.last_at);
+    let reached = detached.chain(published).fold(table.served, Nanos::max);
+    (reached > Nanos(0)).then_some(reached.min(SERVED_MAX))
+}
+
 fn report_of<D: Disk>(table: &Table, config: &Config, disk: &D) -> OpenReport {
     let is_new = table.run == 0;
     let is_lossy = match table.level {
@@ -357,6 +373,7 @@ fn first_table<D: Disk>(config: &Config, disk: &D) -> Vec<u8> {
         synced_seq: 0,
         synced_end: (0, 0),
         place: None,
+        served: Nanos(0),
         rows: Vec::new(),
     };
     table.encode()

@@ -35,6 +35,14 @@ weir_plant::plants! {
         /// Messages that one of several subscriptions took are not wanted by the others after a
         /// start.
         FloorOfTheFirst,
+        /// Messages grow old by their stamps, which follow the wall clock.
+        AgedByStamp,
+        /// Served time is not saved with the table.
+        ServedNotSaved,
+        /// A subscription that is due to expire expires at once.
+        GraceSkipped,
+        /// The terms of a creation count although they are above the configuration's.
+        TermsNotCapped,
         /// A client that detaches and comes back continues after the last delivery, taken or not.
         DeliveredCountsAsTaken,
         /// A spill file that finds no descriptor stops the broker.

@@ -172,6 +172,7 @@ pub(crate) struct Subscription {
     /// The number of the present attachment; zero if no client is attached.
     pub(crate) attachment: u64,
     pub(crate) detached_at: Nanos,
+    pub(crate) created_by: u32,
     pub(crate) may_have_lost: bool,
 }
 
@@ -191,6 +192,7 @@ impl Subscription {
             expire_after: row.expire_after,
             attachment: 0,
             detached_at: row.detached_at,
+            created_by: row.created_by,
             may_have_lost: row.may_have_lost,
         }
     }
@@ -215,6 +217,7 @@ impl Subscription {
             quota: self.quota,
             expire_after: self.expire_after,
             detached_at: if self.is_attached() { ATTACHED } else { self.detached_at },
+            created_by: self.created_by,
             may_have_lost: self.may_have_lost,
         }
     }

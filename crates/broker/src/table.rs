@@ -6,7 +6,7 @@
 
 use weir_types::{Durability, Epoch, Nanos, Position};
 
-use crate::block::{FORMAT_VERSION, NUMBER_MAX, put, u32_at, u64_at};
+use crate::block::{NUMBER_MAX, put, u32_at, u64_at};
 use crate::config::Quota;
 use crate::error::EvictReason;
 use crate::name::{
@@ -15,6 +15,9 @@ use crate::name::{
 
 /// The files of the two slots.
 pub(crate) const SLOTS: [&str; 2] = ["subscriptions-0.wtable", "subscriptions-1.wtable"];
+/// The format version of the table that is written. In version 1, served time is unknown, and who
+/// created a subscription.
+pub(crate) const TABLE_VERSION: u32 = 2;
 /// The most bytes of a named token.
 pub const TOKEN_BYTES_MAX: usize = 4096;
 
@@ -67,8 +70,10 @@ pub struct Row {
     pub quota: Quota,
     /// The time without an attached client after which it is removed.
     pub expire_after: Nanos,
-    /// The time at which the last client detached; [`ATTACHED`] while one is attached.
+    /// The served time at which the last client detached; [`ATTACHED`] while one is attached.
     pub detached_at: Nanos,
+    /// The participant that created it; zero for none.
+    pub created_by: u32,
     /// True when messages may have been lost and no client was told yet.
     pub may_have_lost: bool,
 }
@@ -94,6 +99,8 @@ pub struct Table {
     pub synced_end: (u64, u64),
     /// The place of the partition's events up to which all messages were on disk or taken.
     pub place: Option<OriginMark>,
+    /// Served time when it was saved; zero for unknown.
+    pub served: Nanos,
     /// The subscriptions, sorted by name.
     pub rows: Vec<Row>,
 }
@@ -129,7 +136,7 @@ impl Table {
         }
         let length = (bytes.len() - HEADER) as u64;
         put(&mut bytes, 0, &MAGIC);
-        put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut bytes, 8, &TABLE_VERSION.to_le_bytes());
         put(&mut bytes, 12, &self.run.to_le_bytes());
         put(&mut bytes, 16, &self.id.to_le_bytes());
         put(&mut bytes, 32, &self.generation.to_le_bytes());
@@ -148,6 +155,7 @@ impl Table {
             put(&mut bytes, 104, &source.0.to_le_bytes());
             put(&mut bytes, 108, &epoch.0.to_le_bytes());
         }
+        put(&mut bytes, 112, &self.served.0.to_le_bytes());
         let crc = crc_of(&bytes, bytes.len());
         put(&mut bytes, CRC_AT, &crc.to_le_bytes());
         bytes
@@ -164,7 +172,7 @@ impl Table {
         if head[..8] != MAGIC || crc_of(bytes, end) != u32_at(head, CRC_AT) {
             return Err(TableFault::Unsound);
         }
-        if u32_at(head, 8) > FORMAT_VERSION {
+        if u32_at(head, 8) > TABLE_VERSION {
             return Err(TableFault::Newer(u32_at(head, 8)));
         }
         decode_sound(head, &bytes[HEADER..end]).ok_or(TableFault::Unsound)
@@ -180,7 +188,7 @@ fn decode_sound(head: &[u8], body: &[u8]) -> Option<Table> {
     let mut reader = Reader(body);
     let mut rows: Vec<Row> = Vec::new();
     for _ in 0..u32_at(head, 48) {
-        let row = decode_row(&mut reader)?;
+        let row = decode_row(&mut reader, u32_at(head, 8))?;
         if rows.last().is_some_and(|before| before.name >= row.name) {
             return None;
         }
@@ -208,6 +216,7 @@ fn decode_sound(head: &[u8], body: &[u8]) -> Option<Table> {
             epoch: Epoch(u32_at(head, 108)),
             record: Position(u64_at(head, 96)),
         }),
+        served: Nanos(u64_at(head, 112)),
         rows,
     })
 }
@@ -243,6 +252,7 @@ fn encode_row(row: &Row, out: &mut Vec<u8>) {
     for number in [bytes_max, messages_max, age_max.0, row.expire_after.0, row.detached_at.0] {
         out.extend_from_slice(&number.to_le_bytes());
     }
+    out.extend_from_slice(&row.created_by.to_le_bytes());
     match &row.kind {
         RowKind::Token(token) => {
             let len = u16::try_from(token.len()).expect("a token is at most 4 KiB");
@@ -292,7 +302,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn decode_row(reader: &mut Reader<'_>) -> Option<Row> {
+fn decode_row(reader: &mut Reader<'_>, version: u32) -> Option<Row> {
     let is_token = flag(reader.u8()?)?;
     let (status, reason) = (reader.u8()?, reader.u8()?);
     let may_have_lost = flag(reader.u8()?)?;
@@ -311,6 +321,7 @@ fn decode_row(reader: &mut Reader<'_>) -> Option<Row> {
     let quota = Quota { bytes_max, messages_max, age_max: Nanos(reader.u64()?) };
     let expire_after = Nanos(reader.u64()?);
     let detached_at = Nanos(reader.u64()?);
+    let created_by = if version < 2 { 0 } else { reader.u32()? };
     let kind = if is_token {
         let len = usize::from(reader.u16()?);
         if len > TOKEN_BYTES_MAX {
@@ -320,7 +331,7 @@ fn decode_row(reader: &mut Reader<'_>) -> Option<Row> {
     } else {
         decode_queue(reader)?
     };
-    Some(Row { name, kind, status, quota, expire_after, detached_at, may_have_lost })
+    Some(Row { name, kind, status, quota, expire_after, detached_at, created_by, may_have_lost })
 }
 
 fn decode_queue(reader: &mut Reader<'_>) -> Option<RowKind> {

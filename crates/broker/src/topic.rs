@@ -9,19 +9,20 @@ use std::collections::{BTreeMap, VecDeque};
 use weir_types::Nanos;
 
 use crate::block::PartHeader;
+use crate::broker::PublishTimes;
 use crate::name::{MessageNo, OriginMark, OriginMarks};
 use crate::plant::{self, Plant};
 
 /// Bytes that a message takes in memory besides its body: its own record, its entries in the
 /// broker's queues, and the allocator's overhead.
-pub(crate) const MESSAGE_OVERHEAD: u64 = 160;
+pub(crate) const MESSAGE_OVERHEAD: u64 = 168;
 
 /// A message in memory.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) no: MessageNo,
     pub(crate) mark: OriginMark,
-    pub(crate) at: Nanos,
+    pub(crate) times: PublishTimes,
     pub(crate) bytes_before: u64,
     pub(crate) body: Box<[u8]>,
 }
@@ -122,11 +123,18 @@ impl TopicState {
     }
 
     /// Appends a message; returns the bytes that it takes in memory.
-    pub(crate) fn push(&mut self, no: MessageNo, mark: OriginMark, at: Nanos, body: &[u8]) -> u64 {
+    pub(crate) fn push(
+        &mut self,
+        no: MessageNo,
+        mark: OriginMark,
+        times: PublishTimes,
+        body: &[u8],
+    ) -> u64 {
         if self.resident.is_empty() {
             self.resident_first = self.total;
         }
-        let message = Message { no, mark, at, bytes_before: self.total_bytes, body: body.into() };
+        let bytes_before = self.total_bytes;
+        let message = Message { no, mark, times, bytes_before, body: body.into() };
         let memory = message.memory();
         self.total += 1;
         self.total_bytes += body.len() as u64;
@@ -183,11 +191,11 @@ impl TopicState {
         self.resident.front().map_or(self.total_bytes, |message| message.bytes_before)
     }
 
-    /// Returns the time at which the message at `index` was published. For a message inside a part
-    /// on disk it is the time of the part's last message, which is never too early.
+    /// Returns the served time at which the message at `index` was published. For a message in a
+    /// part on disk it is the time of the part's last message, which is never too early.
     pub(crate) fn published_at(&self, index: u64) -> Option<Nanos> {
         if let Some(message) = self.resident(index) {
-            return Some(message.at);
+            return Some(message.times.now);
         }
         let extent = self.extent_at(index)?;
         let is_first = index <= extent.first_index;

@@ -252,8 +252,8 @@ impl<D: Disk> Broker<D> {
             topic,
             first: first.no,
             last: last.no,
-            first_at: first.at,
-            last_at: last.at,
+            first_at: first.times.now,
+            last_at: last.times.now,
             count: u32::try_from(end - first_index).expect("a block has fewer"),
             body_bytes: u32::try_from(body_end - first.bytes_before).expect("a block is small"),
             length: 0,
@@ -455,6 +455,7 @@ impl<D: Disk> Broker<D> {
             synced_seq: self.spill.synced_seq,
             synced_end: self.spill.synced_end,
             place: self.place,
+            served: if plant::is(Plant::ServedNotSaved) { Nanos(0) } else { self.now },
             rows: self.names.values().map(row).collect(),
         }
     }
@@ -561,7 +562,7 @@ fn is_without_descriptor(error: &DiskError) -> bool {
 
 impl<'a> From<&'a Message> for StoredMessage<'a> {
     fn from(message: &'a Message) -> StoredMessage<'a> {
-        let Message { no, mark, at, .. } = *message;
-        StoredMessage { no, mark, at, body: &message.body }
+        let Message { no, mark, times, .. } = *message;
+        StoredMessage { no, mark, at: times.stamp, body: &message.body }
     }
 }

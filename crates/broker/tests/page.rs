@@ -6,7 +6,7 @@
 mod support;
 
 use support::{config, topic};
-use weir_broker::{Broker, Durability, Name, OriginMark, Quota, Source, Terms};
+use weir_broker::{Broker, Durability, Name, OriginMark, Quota, Source, Table, Terms};
 use weir_io::SimDisk;
 use weir_types::{Epoch, Nanos, Position};
 
@@ -36,7 +36,7 @@ fn written() -> SimDisk {
     let name = Name::new("desk-11").unwrap();
     let quota = Quota { bytes_max: 1 << 20, messages_max: 1000, age_max: Nanos(1_000_000_000) };
     let day = Some(Nanos(86_400_000_000_000));
-    let terms = Terms { quota: Some(quota), expire_after: day, ..Terms::default() };
+    let terms = Terms { quota: Some(quota), expire_after: day, created_by: 21, ..Terms::default() };
     let _saved_below = broker.create_on(&name, topic(11), terms, Nanos(7)).unwrap();
     support::settle(&mut broker, 7).unwrap();
     let mark = OriginMark { source: Source(1), epoch: Epoch(3), record: Position(12) };
@@ -45,21 +45,27 @@ fn written() -> SimDisk {
     disk
 }
 
-#[test]
-fn a_table_is_what_the_page_says_byte_by_byte() {
+/// Returns the table of that broker, as a version of the format has it.
+fn table(version: u32) -> Vec<u8> {
     let mut bytes = vec![0; 128];
     bytes[..8].copy_from_slice(b"WEIRSUBS");
-    put(&mut bytes, 8, 4, 1);
+    put(&mut bytes, 8, 4, version.into());
     put(&mut bytes, 12, 4, 1);
     put(&mut bytes, 16, 16, ID);
     put(&mut bytes, 32, 8, 3);
     put(&mut bytes, 48, 4, 1);
     bytes[52] = 3;
     put(&mut bytes, 56, 16, 1);
+    if version > 1 {
+        put(&mut bytes, 112, 8, 7);
+    }
     bytes.extend_from_slice(&[0, 0, 0, 0, 7]);
     bytes.extend_from_slice(b"desk-11");
     for number in [1_u64 << 20, 1000, 1_000_000_000, 86_400_000_000_000, 7] {
         bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    if version > 1 {
+        bytes.extend_from_slice(&21_u32.to_le_bytes());
     }
     bytes.push(1);
     bytes.extend_from_slice(&11_u32.to_le_bytes());
@@ -69,6 +75,22 @@ fn a_table_is_what_the_page_says_byte_by_byte() {
     put(&mut bytes, 40, 8, length);
     let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..124]), &bytes[128..]);
     put(&mut bytes, 124, 4, crc.into());
+    bytes
+}
+
+#[test]
+fn a_table_of_version_1_is_read_without_served_time_and_creators() {
+    let [old, new] = [table(1), table(2)].map(|bytes| Table::decode(&bytes).unwrap());
+    assert_eq!((old.served, old.rows[0].created_by), (Nanos(0), 0));
+    assert_eq!((new.served, new.rows[0].created_by), (Nanos(7), 21));
+    let mut upgraded = Table { served: new.served, ..old };
+    upgraded.rows[0].created_by = 21;
+    assert_eq!(upgraded, new);
+}
+
+#[test]
+fn a_table_is_what_the_page_says_byte_by_byte() {
+    let bytes = table(2);
     assert_eq!(written().contents("subscriptions-0.wtable").unwrap(), bytes);
     assert!(PAGE.contains(&rows(&bytes)), "the page should show:\n{}", rows(&bytes));
 }

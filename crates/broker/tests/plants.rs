@@ -4,6 +4,9 @@
 #![cfg(feature = "planted")]
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
+#[path = "ages.rs"]
+#[allow(dead_code, reason = "the rest are its own tests")]
+mod ages;
 #[path = "behaviour.rs"]
 #[allow(dead_code, reason = "the rest are its own tests")]
 mod behaviour;
@@ -32,7 +35,11 @@ fn seeds_needed(plant: Plant) -> Option<(u64, &'static str)> {
         let level = levels[seed as usize % 2];
         seed <= 8 && catch_unwind(|| crash_points::faults(level, seed, 60) > 0).unwrap_or(true)
     };
-    let by_test = [
+    let by_test: [fn(); 6] = [
+        ages::a_subscription_grows_old_in_service_alone_and_goes_on_from_there_after_a_start,
+        ages::a_message_grows_old_in_service_whatever_its_stamp,
+        ages::a_subscription_that_is_due_to_expire_has_its_time_of_grace,
+        ages::terms_are_at_most_the_configurations,
         behaviour::what_is_given_up_with_its_subscription_is_acknowledged_once_that_is_saved,
         behaviour::nothing_is_written_behind_what_an_eviction_lost_before_that_is_saved,
         behaviour::a_broker_without_a_descriptor_keeps_messages_and_writes_them_when_there_is_one,

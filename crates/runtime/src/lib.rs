@@ -8,6 +8,7 @@
 //! * [`mod@figures`]: counters declared once, for `/status` and `/metrics`.
 //! * [`line_limit`]: a limit on diagnostic lines that outsiders can cause. [`fatal`]: aborts the
 //!   process when an invariant is broken.
+//! * [`served_time`]: the time for which an agent has worked, over restarts.
 //! * [`config_error`]: the error of a configuration value. [`civil`]: dates and times of day.
 //!
 //! This crate has no notion of orders, sessions or messages.
@@ -23,6 +24,7 @@ pub mod fd_poller;
 pub mod figures;
 pub mod line_limit;
 pub mod runner;
+pub mod served_time;
 
 pub use agent::Agent;
 pub use beat::Beat;
@@ -30,3 +32,4 @@ pub use config_error::ConfigError;
 pub use fatal::abort;
 pub use line_limit::LineLimit;
 pub use runner::{Poller, Runner, RunningThread, SocketAgent, WaitStrategy, Wake};
+pub use served_time::ServedTime;

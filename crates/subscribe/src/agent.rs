@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_broker::{Broker, Change, MessageNo, Name, Quota, Topic};
+use weir_broker::{Broker, Change, MessageNo, Name, PublishTimes, Quota, Topic};
 use weir_door::figures::add;
 use weir_door::{
     ConnectionId, Door, DoorLimits, Intake, Listener, ListenerParts, Protocol, SessionMessage,
@@ -18,12 +18,14 @@ use weir_door::{
 use weir_io::{Rng, ThreadDisk};
 use weir_partition::event_reader::EventReader;
 use weir_partition::log_time::LogTime;
+use weir_runtime::ServedTime;
 use weir_types::{Durability, Nanos, PartitionId, Reason, Role, SessionId, WallOffset};
 use weir_wire::ClientMessage;
 use weir_wire::frame::put_frame;
 use weir_wire::session::NodeId;
 use weir_wire::subscription::{SUBSCRIBER_FRAME_LEN_MAX, SubscriptionDone};
 
+use super::bounds::Bounds;
 use super::figures::SubscriptionsFigures;
 use super::link::{HandleAt, LIMITS, Link, Links, Peer};
 use super::producer::{EventParts, EventProducer};
@@ -46,6 +48,8 @@ pub struct SubscriptionsParts {
     pub durability: Durability,
     /// The quota of a subscription that is created without one.
     pub quota: Quota,
+    /// The bounds of one participant.
+    pub bounds: Bounds,
     /// The partition's newest log time.
     pub log_time: Nanos,
     /// The partition's events.
@@ -82,6 +86,7 @@ pub struct Subscriptions {
     pub(super) broker: Broker<ThreadDisk>,
     pub(super) durability: Durability,
     pub(super) default_quota: Quota,
+    pub(super) bounds: Bounds,
     pub(super) producer: EventProducer,
     pub(super) sources: Vec<(PartitionId, SessionId)>,
     /// Handles that may have messages to get.
@@ -98,8 +103,12 @@ pub struct Subscriptions {
     has_failed: bool,
     /// True once it was told that a spill file finds no descriptor.
     lacks_descriptor: bool,
-    /// The broker's time, which its files and messages have: it never goes back.
+    /// The time that messages are stamped with: it never goes back.
     log_time: LogTime,
+    /// The broker's time, by which messages and subscriptions grow old.
+    served: ServedTime,
+    /// Both as of the last call.
+    pub(super) times: PublishTimes,
     pub(super) figures: Arc<SubscriptionsFigures>,
 }
 
@@ -121,9 +130,12 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
     let protocol = Subscriptions {
         definitions: parts.definitions,
         acknowledged: broker.acknowledged(),
+        served: ServedTime::after(broker.now()),
+        times: PublishTimes::default(),
         broker,
         durability: parts.durability,
         default_quota: parts.quota,
+        bounds: parts.bounds,
         producer,
         sources: parts.sources,
         hot: BTreeSet::new(),
@@ -141,12 +153,18 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
 }
 
 impl Subscriptions {
+    /// Reads the times of a cycle.
+    fn times_at(&mut self, now: Nanos) -> PublishTimes {
+        self.times = PublishTimes { now: self.served.at(now), stamp: self.log_time.at(now) };
+        self.times
+    }
+
     /// Lets the queues work, and sends the answers that waited for them.
     fn run_queues(&mut self, links: &mut Links, now: Nanos) -> usize {
         if self.has_failed {
             return 0;
         }
-        match self.broker.do_work(self.log_time.at(now)) {
+        match self.broker.do_work(self.times.now) {
             Ok(worked) => {
                 self.tell_descriptors();
                 self.tell_ends(links);
@@ -191,12 +209,12 @@ impl Subscriptions {
     }
 
     /// Publishes the partition's events.
-    fn take_events(&mut self, now: Nanos) -> usize {
+    fn take_events(&mut self) -> usize {
         if self.has_failed {
             return 0;
         }
-        let Subscriptions { producer, broker, hot, by_topic, .. } = self;
-        let produced = producer.work(broker, EVENTS_MAX, now, |topic| {
+        let Subscriptions { producer, broker, hot, by_topic, times, .. } = self;
+        let produced = producer.work(broker, EVENTS_MAX, *times, |topic| {
             hot.extend(by_topic.get(&topic).into_iter().flatten());
         });
         add(&self.figures.counters.events, produced.messages);
@@ -241,13 +259,13 @@ impl Protocol for Subscriptions {
     }
 
     fn take(&mut self, link: &mut Link, said: SessionMessage<'_>, now: Nanos) -> Intake {
-        let time = self.log_time.at(now);
-        self.take_message(link, &said, time)
+        let times = self.times_at(now);
+        self.take_message(link, &said, times)
     }
 
     fn produce(&mut self, links: &mut Links, now: Nanos) -> usize {
-        let time = self.log_time.at(now);
-        self.take_events(time) + self.serve(links) + self.run_queues(links, now)
+        self.times_at(now);
+        self.take_events() + self.serve(links) + self.run_queues(links, now)
     }
 
     fn wall_clock_moved(&mut self, wall: WallOffset) {
@@ -262,9 +280,9 @@ impl Protocol for Subscriptions {
     }
 
     fn gone(&mut self, link: &mut Link, now: Nanos) {
-        let time = self.log_time.at(now);
+        let times = self.times_at(now);
         for (handle, held) in std::mem::take(&mut link.state.held) {
-            self.let_go((link.id, handle), &held, time);
+            self.let_go((link.id, handle), &held, times.now);
         }
         self.publishers.remove(&link.id);
     }

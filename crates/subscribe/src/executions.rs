@@ -6,8 +6,8 @@
 //! core's own number. So it is taken once, however often it is sent, and it is never merged with
 //! order state.
 
-use weir_broker::{MessageNo, OriginMark, Source, Topic};
-use weir_types::{ExecType, Nanos, PartitionId, Position, Reason, Role};
+use weir_broker::{MessageNo, OriginMark, PublishTimes, Source, Topic};
+use weir_types::{ExecType, PartitionId, Position, Reason, Role};
 use weir_wire::Message;
 use weir_wire::event::TradeBusted;
 use weir_wire::frame::parse_message;
@@ -29,7 +29,7 @@ impl Subscriptions {
         &mut self,
         message: &PublishMessage,
         body: &[u8],
-        now: Nanos,
+        times: PublishTimes,
     ) -> Result<MessageNo, Reason> {
         let (source, topics) = topics_of(body)?;
         match self.sources.iter().find(|(known, _)| *known == source) {
@@ -48,7 +48,7 @@ impl Subscriptions {
         for (topic, content) in topics {
             body.clear();
             content.put(&mut body);
-            taken = taken.max(self.put_in(topic, mark, &body, now)?.unwrap_or_default());
+            taken = taken.max(self.put_in(topic, mark, &body, times)?.unwrap_or_default());
         }
         Ok(taken)
     }

@@ -21,6 +21,10 @@ weir_runtime::figures! {
         counter delivered,
         /// Acknowledgements of attachments that had ended.
         counter acks_late,
+        /// Creations refused because the firm has as many subscriptions as it may.
+        counter firm_bounded as "creations_refused_total{for=\"firm\"}",
+        /// Creations and attachments refused because the session has as many as it may.
+        counter session_bounded as "creations_refused_total{for=\"session\"}",
         /// One when the broker has stopped after a failure of its disk.
         gauge stopped,
     }
@@ -33,6 +37,8 @@ weir_runtime::figures! {
         gauge subscriptions as "weir_subscriptions",
         /// Subscriptions that a connection is attached to.
         gauge attached,
+        /// Subscriptions that are due to expire and have their time of grace.
+        gauge lapsing,
         /// Messages taken from publishers and events.
         counter published,
         /// Messages acknowledged by subscribers.
@@ -129,6 +135,7 @@ impl Queues {
         QueuesReport {
             subscriptions,
             attached,
+            lapsing: held.lapsing,
             published: counters.published,
             taken: counters.taken,
             held_messages: held.messages,

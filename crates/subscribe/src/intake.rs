@@ -2,8 +2,8 @@
 //! about subscriptions, which [`super::manage`] carries out.
 
 use weir_broker::{
-    MessageNo, OriginMark, PublishOutcome, PublishRefusal, Source, SubscriptionError, Topic,
-    TopicKind,
+    MessageNo, OriginMark, PublishOutcome, PublishRefusal, PublishTimes, Source, SubscriptionError,
+    Topic, TopicKind,
 };
 use weir_door::figures::add;
 use weir_door::{Intake, LoggedOn, SessionMessage};
@@ -26,12 +26,12 @@ impl Subscriptions {
         &mut self,
         link: &mut Link,
         said: &SessionMessage<'_>,
-        now: Nanos,
+        times: PublishTimes,
     ) -> Intake {
-        let session = &said.session;
+        let (session, now) = (&said.session, times.now);
         match said.message {
             ClientMessage::PublishMessage(message, body) => {
-                self.publish(link, session, message, body, now);
+                self.publish(link, session, message, body, times);
             }
             ClientMessage::AckMessages(ack) => return self.take_ack(link, ack, now),
             ClientMessage::CreateSubscription(..) | ClientMessage::SubscriptionRequest(..)
@@ -63,7 +63,7 @@ impl Subscriptions {
         session: &LoggedOn,
         message: &PublishMessage,
         body: &[u8],
-        now: Nanos,
+        times: PublishTimes,
     ) {
         let numbered = (message.epoch, message.message_no);
         if link.state.publishing.refused.is_some_and(|refused| refused != numbered) {
@@ -72,9 +72,9 @@ impl Subscriptions {
         }
         let taken = may_publish(link, session.role, message).and_then(|()| {
             if is_execution(session.role, message) {
-                return self.take_execution(message, body, now).map(Some);
+                return self.take_execution(message, body, times).map(Some);
             }
-            self.take_published(message, body, now)
+            self.take_published(message, body, times)
         });
         match taken {
             Ok(Some(no)) => {
@@ -100,7 +100,7 @@ impl Subscriptions {
         &mut self,
         message: &PublishMessage,
         body: &[u8],
-        now: Nanos,
+        times: PublishTimes,
     ) -> Result<Option<MessageNo>, Reason> {
         let topic = Topic { kind: TopicKind::Messages, key: message.to_session_id.0 };
         let mark = OriginMark {
@@ -108,7 +108,7 @@ impl Subscriptions {
             epoch: message.epoch,
             record: Position(message.message_no),
         };
-        self.put_in(topic, mark, body, now)
+        self.put_in(topic, mark, body, times)
     }
 
     /// Gives a message to a topic; `None` if it has no subscriptions.
@@ -117,9 +117,9 @@ impl Subscriptions {
         topic: Topic,
         mark: OriginMark,
         body: &[u8],
-        now: Nanos,
+        times: PublishTimes,
     ) -> Result<Option<MessageNo>, Reason> {
-        match self.broker.publish(topic, mark, body, now) {
+        match self.broker.publish(topic, mark, body, times) {
             Ok(PublishOutcome::Taken(no) | PublishOutcome::Repeated(no)) => {
                 self.hot.extend(self.by_topic.get(&topic).into_iter().flatten());
                 Ok(Some(no))

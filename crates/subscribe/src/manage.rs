@@ -11,9 +11,10 @@
 //! theirs, and may ask for any firm's.
 
 use weir_broker::{
-    Broker, Change, EvictReason, ListedSubscription, Name, OriginMark, OriginMarks, Quota, RowKind,
-    Status, SubscriptionError, Terms, Topic, TopicKind,
+    Broker, Change, EvictReason, ListedSubscription, Name, OriginMark, OriginMarks, PublishTimes,
+    Quota, RowKind, Status, SubscriptionError, Terms, Topic, TopicKind,
 };
+use weir_door::figures::add;
 use weir_door::{Intake, LoggedOn};
 use weir_io::Disk;
 use weir_types::{
@@ -166,6 +167,7 @@ fn asked(value: u64) -> Option<u64> {
 }
 
 impl Subscriptions {
+    /// The terms of a creation; the broker reduces those that are above the node's.
     fn terms_of(&self, create: &CreateSubscription, kind: Option<TopicKind>) -> Terms {
         let default = self.default_quota;
         let quota = Quota {
@@ -178,7 +180,7 @@ impl Subscriptions {
             after.advance(self.producer.mark());
         }
         let expire_after = asked(create.expire_after.0).map(Nanos);
-        Terms { quota: Some(quota), expire_after, after }
+        Terms { quota: Some(quota), expire_after, created_by: create.session_id.0, after }
     }
 
     pub(super) fn create(
@@ -209,6 +211,11 @@ impl Subscriptions {
         if create.level.code() > level_of(self.durability).code() {
             return Err(Reason::LevelNotServed);
         }
+        // A repeated creation is told that the name is in use.
+        if self.broker.look(&name).is_err() {
+            let checked = self.bounds.check(&self.broker, owner_of(session), session.session_id);
+            checked.inspect_err(|reason| self.count_bounded(*reason))?;
+        }
         let made = if create.kind == SubscriptionKind::State {
             if session.role == Role::Source || create.topic_key != 0 {
                 return Err(Reason::NotEntitled);
@@ -221,6 +228,14 @@ impl Subscriptions {
             self.broker.create_on(&name, topic, terms, now)
         };
         made.map_err(|error| reason_of(&error))
+    }
+
+    fn count_bounded(&self, reason: Reason) {
+        let counters = &self.figures.counters;
+        match reason {
+            Reason::TooManyFirmSubscriptions => add(&counters.firm_bounded, 1),
+            _ => add(&counters.session_bounded, 1),
+        }
     }
 
     /// Answers once the change is saved, or at once if there is none.
@@ -322,7 +337,8 @@ impl Subscriptions {
             only.is_none_or(|only| only == firm_id) && at > behind.as_str()
         });
         for listed in found.by_ref().take(LIST_MAX) {
-            let (state, own) = state_of(listed, Requester { correlation_id, session_id });
+            let requester = Requester { correlation_id, session_id };
+            let (state, own) = state_of(listed, requester, self.times);
             let name = if only.is_some() { own } else { listed.row.name.as_str() };
             put_with_data(&state, name.as_bytes(), &mut link.socket.output);
         }
@@ -344,6 +360,10 @@ impl Subscriptions {
             None => Some(Reason::FieldOutOfRange),
             Some(_) if link.state.held.contains_key(&attach.handle) => {
                 Some(Reason::SubscriptionInUse)
+            }
+            Some(_) if link.state.held.len() >= self.bounds.firm_max => {
+                self.count_bounded(Reason::TooManySessionSubscriptions);
+                Some(Reason::TooManySessionSubscriptions)
             }
             Some(name) => self.try_attach(link, session, attach, &name, now).err(),
         };
@@ -431,7 +451,11 @@ impl Subscriptions {
     }
 }
 
-fn state_of(listed: &ListedSubscription, requester: Requester) -> (SubscriptionState, &str) {
+fn state_of(
+    listed: &ListedSubscription,
+    requester: Requester,
+    times: PublishTimes,
+) -> (SubscriptionState, &str) {
     let Requester { correlation_id, session_id } = requester;
     let (row, lag) = (&listed.row, &listed.lag);
     let (firm_id, own) = parts_of(&row.name).unwrap_or((FirmId::NONE, row.name.as_str()));
@@ -444,6 +468,8 @@ fn state_of(listed: &ListedSubscription, requester: Requester) -> (SubscriptionS
         Status::Evicted(reason) => (SubscriptionStatus::Evicted, eviction(reason)),
         Status::Expired => (SubscriptionStatus::Expired, Reason::SubscriptionExpired),
     };
+    // The moment by the wall clock, as far as the node served without a break since.
+    let detached_time = times.stamp.0.saturating_sub(times.now.since(row.detached_at).0);
     let state = SubscriptionState {
         correlation_id,
         lag_messages: lag.messages,
@@ -454,7 +480,7 @@ fn state_of(listed: &ListedSubscription, requester: Requester) -> (SubscriptionS
         quota_messages: row.quota.messages_max,
         quota_age: row.quota.age_max,
         expire_after: row.expire_after,
-        detached_time: if listed.is_attached { Nanos(0) } else { row.detached_at },
+        detached_time: Nanos(if listed.is_attached { 0 } else { detached_time }),
         session_id,
         firm_id,
         topic_key,

@@ -8,12 +8,13 @@
 //! the place up to which it needs none, and the hold follows the saved place.
 
 use weir_broker::{
-    Broker, Change, OriginMark, PublishOutcome, PublishRefusal, Source, Topic, TopicKind,
+    Broker, Change, OriginMark, PublishOutcome, PublishRefusal, PublishTimes, Source, Topic,
+    TopicKind,
 };
 use weir_io::Disk;
 use weir_partition::event_reader::{EventReader, PastRead, ReadEvent};
 use weir_partition::holds::Hold;
-use weir_types::{Epoch, ExecType, Nanos, PartitionId, Position, Side, Survival, Switch};
+use weir_types::{Epoch, ExecType, PartitionId, Position, Side, Survival, Switch};
 use weir_wire::Message;
 use weir_wire::event::{OrderEvent, TradeBusted};
 use weir_wire::frame::{RawMessage, parse_message, put_message};
@@ -179,9 +180,10 @@ impl EventProducer {
         &mut self,
         broker: &mut Broker<D>,
         max: usize,
-        now: Nanos,
+        times: impl Into<PublishTimes>,
         mut told: impl FnMut(Topic),
     ) -> Produced {
+        let times = times.into();
         let mut produced = Produced::default();
         while produced.records < max {
             if self.waiting.is_none() {
@@ -201,7 +203,7 @@ impl EventProducer {
                 }
             }
             let number = self.waiting.expect("it was read a line above");
-            match self.publish(broker, number, now, &mut told) {
+            match self.publish(broker, number, times, &mut told) {
                 Ok(count) => produced.messages += count,
                 Err(_) => break,
             }
@@ -246,7 +248,7 @@ impl EventProducer {
         &mut self,
         broker: &mut Broker<D>,
         number: u64,
-        now: Nanos,
+        times: PublishTimes,
         told: &mut impl FnMut(Topic),
     ) -> Result<u64, PublishRefusal> {
         let record = std::mem::take(&mut self.record);
@@ -259,7 +261,7 @@ impl EventProducer {
                 }
                 self.body.clear();
                 content.put(&mut self.body);
-                match broker.publish(topic, self.mark_of(number), &self.body, now) {
+                match broker.publish(topic, self.mark_of(number), &self.body, times) {
                     Ok(PublishOutcome::Taken(no)) => {
                         count += 1;
                         self.unsettled.push(no, number);

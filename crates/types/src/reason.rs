@@ -99,6 +99,8 @@ reasons! {
     TooManySessionConnections = 37, "the session has as many connections as it may";
     /// The session has the most copy streams allowed.
     TooManyCopyStreams = 38, "the session gets copies in as many streams as it may";
+    /// The connection has subscribed to nothing in time.
+    NothingSubscribed = 39, "nothing was subscribed to in time";
 
     /// The request number is below the highest one and its outcome is no longer remembered.
     TooOld = 40, "the request number is older than the remembered outcomes";
@@ -259,6 +261,10 @@ reasons! {
     /// The log of the source failed here.
     SourceQuarantined = 143, "the log of the source failed here: the node has to start again";
 
+    /// The session has created the most subscriptions allowed, or is attached to them.
+    TooManySessionSubscriptions = 168, "the session has as many subscriptions as it may";
+    /// The firm has the most subscriptions allowed.
+    TooManyFirmSubscriptions = 169, "the firm has as many subscriptions as it may";
     /// The session has no subscription of this name.
     SubscriptionUnknown = 170, "no subscription has this name";
     /// A subscription has this name already.

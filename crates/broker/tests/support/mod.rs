@@ -25,6 +25,7 @@ pub(crate) fn config(level: Durability) -> Config {
     config.sweep_every = Nanos(0);
     config.full_pause = Nanos(500);
     config.window_max = 16;
+    config.expire_grace = Nanos(0);
     config
 }
 

@@ -32,18 +32,30 @@ pub struct SubscriptionsSection {
     /// The maximum number of subscriptions.
     #[serde(default = "default_subscriptions_max")]
     pub subscriptions_max: usize,
-    /// The default quota of a subscription: bytes not taken.
+    /// The maximum number of subscriptions of one firm, and of attachments of one connection.
+    #[serde(default = "default_firm_subscriptions_max")]
+    pub firm_subscriptions_max: usize,
+    /// The maximum number of subscriptions that one session has created.
+    #[serde(default = "default_session_subscriptions_max")]
+    pub session_subscriptions_max: usize,
+    /// The largest quota of a subscription, and the default: bytes not taken.
     #[serde(default = "default_quota_bytes")]
     pub quota_bytes: u64,
-    /// The default quota of a subscription: messages not taken.
+    /// The largest quota of a subscription, and the default: messages not taken.
     #[serde(default = "default_quota_messages")]
     pub quota_messages: u64,
-    /// The default quota of a subscription: the age of the oldest message not taken, in seconds.
+    /// The largest quota of a subscription, and the default: the age of the oldest message not
+    /// taken, in seconds.
     #[serde(default = "default_quota_age_s")]
     pub quota_age_s: u64,
-    /// The default time after which a subscription without a client expires, in seconds.
+    /// The longest time after which a subscription without a client is due to expire, and the
+    /// default, in seconds of service.
     #[serde(default = "default_expire_after_s")]
     pub expire_after_s: u64,
+    /// The time for which a subscription that is due to expire is kept all the same, and at least
+    /// after a start, in seconds of service.
+    #[serde(default = "default_expire_grace_s")]
+    pub expire_grace_s: u64,
     /// The time that a message waits to be taken by connected subscribers before it is written, in
     /// microseconds.
     #[serde(default = "default_hold_us")]
@@ -77,6 +89,14 @@ fn default_subscriptions_max() -> usize {
     10_000
 }
 
+fn default_firm_subscriptions_max() -> usize {
+    1_000
+}
+
+fn default_session_subscriptions_max() -> usize {
+    250
+}
+
 fn default_quota_bytes() -> u64 {
     1 << 30
 }
@@ -91,6 +111,10 @@ fn default_quota_age_s() -> u64 {
 
 fn default_expire_after_s() -> u64 {
     30 * 24 * 3600
+}
+
+fn default_expire_grace_s() -> u64 {
+    3_600
 }
 
 fn default_hold_us() -> u64 {
@@ -109,6 +133,27 @@ impl SubscriptionsSection {
                 1,
                 1 << 20,
                 "1 to 1048576",
+            ),
+            (
+                "subscriptions.firm_subscriptions_max",
+                count(self.firm_subscriptions_max),
+                1,
+                1 << 20,
+                "1 to 1048576",
+            ),
+            (
+                "subscriptions.session_subscriptions_max",
+                count(self.session_subscriptions_max),
+                1,
+                1 << 20,
+                "1 to 1048576",
+            ),
+            (
+                "subscriptions.expire_grace_s",
+                self.expire_grace_s,
+                0,
+                seconds,
+                "0 to ten years' seconds",
             ),
             (
                 "subscriptions.memory_bytes_max",
@@ -138,6 +183,15 @@ impl SubscriptionsSection {
         Ok(())
     }
 
+    /// Returns the bounds of one participant.
+    #[must_use]
+    pub fn bounds(&self) -> weir_subscribe::Bounds {
+        weir_subscribe::Bounds {
+            firm_max: self.firm_subscriptions_max,
+            session_max: self.session_subscriptions_max,
+        }
+    }
+
     /// Returns the broker's own configuration, at the node's durability level.
     #[must_use]
     pub fn config(&self, id_if_new: u128, durability: Durability) -> weir_broker::Config {
@@ -148,6 +202,7 @@ impl SubscriptionsSection {
             disk_bytes_max: self.disk_bytes_max,
             hold: Nanos(self.hold_us * 1_000),
             expire_after: Nanos(self.expire_after_s * SECOND),
+            expire_grace: Nanos(self.expire_grace_s * SECOND),
             quota: weir_broker::Quota {
                 bytes_max: self.quota_bytes,
                 messages_max: self.quota_messages,

@@ -117,8 +117,8 @@ impl Assembly<'_> {
         let config = section.config(id, self.config.durability);
         let (durability, quota) = (config.durability, config.quota);
         let disk = weir_io::ThreadDisk::open(&dir, Some(self.wakes.subscriptions.as_waker()))?;
-        // What the last run stamped may be ahead of a clock that was set back.
         let log_time = trading.log.last_log_time();
+        // Served time of a new broker, so that its times look like others.
         let now = SystemClock.now().max(log_time);
         let (broker, report) = weir_broker::Broker::open(config, disk, now)
             .with_context(|| format!("cannot open the subscriptions in {}", dir.display()))?;
@@ -133,6 +133,7 @@ impl Assembly<'_> {
             broker,
             durability,
             quota,
+            bounds: section.bounds(),
             log_time,
             events: EventParts {
                 partition_id: trading.partition_id,

@@ -9,8 +9,8 @@ use weir_log::{
 use weir_partition::holds::Holds;
 use weir_types::{
     AccountId, ClOrdId, Epochs, EventNo, ExecId, ExecInst, FirmId, InstrumentId, Liquidity,
-    MatchId, OrdStatus, OrdType, OrderId, Price, Qty, Reason, Rec, RequestNo, SelfTradePrevention,
-    Seq, SessionId, TimeInForce,
+    MatchId, Nanos, OrdStatus, OrdType, OrderId, Price, Qty, Reason, Rec, RequestNo,
+    SelfTradePrevention, Seq, SessionId, TimeInForce,
 };
 use weir_wire::{Event, PlainEvent};
 
@@ -283,7 +283,8 @@ fn subscribers_are_told_when_events_behind_their_messages_are_gone() {
 #[cfg(feature = "planted")]
 #[test]
 fn every_planted_bug_is_found() {
-    for planted in Plant::ALL.iter().copied() {
+    // Those of the bounds are found by their own test.
+    for planted in [Plant::HoldAtReadPlace, Plant::GapUntold] {
         plant::set(Some(planted));
         let scenarios: [fn(); 2] = [unsettled_records_are_held, gaps_are_told];
         let is_found = scenarios.iter().any(|run| std::panic::catch_unwind(run).is_err());

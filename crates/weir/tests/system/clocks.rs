@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_client::clock::unix_time;
 use weir_client::session::{SessionConfig, SessionEvent};
-use weir_client::subscription::{BrokerClient, NewSubscription};
+use weir_client::subscription::{BrokerClient, NewSubscription, Seen, Subscription};
 use weir_client::{Incoming, SigningKey};
 use weir_types::{
     Credential, CredentialKind, ExecType, Nanos, OrdStatus, Reason, Side, SubscriptionKind,
@@ -150,7 +150,6 @@ fn a_subscription_that_is_left_after_a_step_does_not_expire_at_the_next_start() 
         broker.create(&NewSubscription { expire_after: half_an_hour, ..new }).unwrap();
         let listed = broker.list(ALICE.firm_id).unwrap();
         let one = listed.into_iter().find(|one| one.name == name).expect("it was created");
-        // One that was created just before the step has expired by it.
         let is_after = one.state.detached_time.0 > unix_time().0 + 1_800_000_000_000;
         (is_after && one.state.status == SubscriptionStatus::Live).then_some(name)
     });
@@ -159,4 +158,34 @@ fn a_subscription_that_is_left_after_a_step_does_not_expire_at_the_next_start() 
     let listed = of(&node).list(ALICE.firm_id).unwrap();
     let one = listed.iter().find(|one| one.name == name).expect("it is kept");
     assert_eq!(one.state.status, SubscriptionStatus::Live);
+}
+
+#[test]
+fn a_glitch_of_the_wall_clock_ends_no_subscription_and_takes_no_execution() {
+    let config = "[subscriptions]\nlisten = \"127.0.0.1:0\"\nexpire_after_s = 1800\n\
+                  expire_grace_s = 0\nquota_age_s = 1800\n";
+    let home = Home::with_config("disk", config);
+    let machine = Machine::new(&home);
+    let node = machine.start(&home);
+    open_market(&node, &[ALICE, BOB]);
+    let fills = NewSubscription::new("fills", SubscriptionKind::Executions);
+    subscriptions::make(&node, ALICE, &fills);
+    subscriptions::trade(&node, 1..11);
+    // Two hours for a moment, once in service and once at a start.
+    machine.set_wall_clock(2 * HOUR);
+    let mut broker = BrokerClient::new(subscriptions::address(&node), ALICE.config());
+    until("the broker's thread to know of the step", || {
+        let one = broker.list(ALICE.firm_id).unwrap().remove(0);
+        (one.state.detached_time.0 > unix_time().0 + 1_800_000_000_000).then_some(())
+    });
+    drop(broker);
+    machine.set_wall_clock(0);
+    assert!(node.terminate().success());
+    machine.set_wall_clock(2 * HOUR);
+    let node = machine.start(&home);
+    machine.set_wall_clock(0);
+    subscriptions::trade(&node, 11..21);
+    let at = subscriptions::address(&node);
+    let mut fills = Subscription::new(at, ALICE.config(), "fills", Seen::new());
+    assert_eq!(subscriptions::take(&mut fills, 20).len(), 20, "each execution of both runs");
 }

@@ -55,6 +55,7 @@ mod slow_reader;
 mod source_failures;
 mod stalled_disk;
 mod state_client;
+mod subscription_bounds;
 mod subscriptions;
 mod tools;
 mod troubles;

@@ -327,7 +327,7 @@ fn past_its_quota_a_subscription_is_evicted_and_told_where_it_stood_and_nobody_e
 
 #[test]
 fn a_subscription_that_nobody_attaches_to_expires() {
-    let home = home("disk", "");
+    let home = home("disk", "expire_grace_s = 0\n");
     let node = start(&home);
     let letters = NewSubscription::new("letters", SubscriptionKind::Messages);
     let expire_after = Duration::from_millis(50);
