@@ -44,7 +44,7 @@ pub struct ColdConfig {
     pub merge_count: usize,
     /// The largest file that a merge may make, by the sum of its inputs.
     pub merge_bytes_max: u64,
-    /// The age at which changes are retired; `Nanos(u64::MAX)` for never.
+    /// The age of a segment at which it is retired, from its closing; `Nanos(u64::MAX)` for never.
     pub keep_for: Nanos,
     /// The bytes of files that are kept.
     pub keep_bytes: u64,
@@ -260,6 +260,9 @@ pub struct Archive<D> {
     epochs: Epochs<ChangeId>,
     open: Open,
     scratch: Vec<u8>,
+    /// The time of the last call of [`Archive::work`], and of the first one since the opening.
+    clock: Nanos,
+    first_clock: Nanos,
     /// The number of the last segment closed.
     last_number: u32,
     pub(crate) merge: Option<Merge>,
@@ -296,6 +299,8 @@ impl<D: Disk> Archive<D> {
             epochs: Epochs::with_ended(config.epoch, config.past_epochs.iter().copied()),
             open: Open::default(),
             scratch: Vec::new(),
+            clock: Nanos(0),
+            first_clock: Nanos(0),
             last_number: NUMBER_START,
             merge: None,
             holds: BTreeMap::new(),
@@ -309,6 +314,8 @@ impl<D: Disk> Archive<D> {
         let mut report = OpenReport::default();
         let found = archive.list(&mut report)?;
         archive.chain(found, &mut report)?;
+        let closed = archive.segments().map(|segment| segment.header.closed_at);
+        archive.clock = closed.max().unwrap_or_default();
         archive.disk.sync_dir()?;
         Ok((archive, report))
     }
@@ -553,8 +560,16 @@ impl<D: Disk> Archive<D> {
                 || self.open.bytes() >= self.config.segment_bytes_max)
     }
 
+    /// Returns the time of the last call of [`Archive::work`]; after an opening the latest closing
+    /// of a segment, zero for unknown.
+    #[must_use]
+    pub fn clock(&self) -> Nanos {
+        self.clock
+    }
+
     /// Does a bounded part of the work that is due: closes a segment, merges a block, retires a
-    /// file. `now` is since the Unix epoch, like the changes' times.
+    /// file. `now` is the time by which segments grow old. It goes on from [`Archive::clock`] and
+    /// has nothing to do with the times of changes, which are their sources' own and may be wrong.
     ///
     /// # Errors
     /// [`ColdError`]; the work that failed is still due.
@@ -571,6 +586,10 @@ impl<D: Disk> Archive<D> {
     /// # Errors
     /// As [`Archive::work`].
     pub fn keep_up(&mut self, now: Nanos) -> Result<WorkOutcome, ColdError> {
+        self.clock = self.clock.max(now);
+        if self.first_clock == Nanos(0) {
+            self.first_clock = self.clock;
+        }
         if self.is_close_due() {
             self.close()?;
             return Ok(WorkOutcome::Closed);
@@ -597,6 +616,7 @@ impl<D: Disk> Archive<D> {
             to: self.fed,
             first_time: self.open.first_time,
             last_time: self.open.last_time,
+            closed_at: self.clock,
         };
         let number = self.open_number();
         let mut writer = SegmentWriter::create(&mut self.disk, header, self.config.block_entries)?;
@@ -626,12 +646,25 @@ impl<D: Disk> Archive<D> {
         self.holds.remove(&hold);
     }
 
+    /// Returns the time from which a segment's age counts. Where its closing is unknown, it is the
+    /// time of its last change, and at the latest the first time of this opening.
+    pub(crate) fn kept_from(&self, header: &Header) -> Nanos {
+        let is_known = header.closed_at != Nanos(0) && !plant::is(Plant::AgedByChanges);
+        match (is_known, header.last_time) {
+            (true, _) => header.closed_at,
+            (false, Nanos(0)) => self.first_clock,
+            (false, last_time) => last_time.min(self.first_clock),
+        }
+    }
+
     /// Retires the oldest file if it is too old or there are too many bytes; true if it did.
     fn retire(&mut self, now: Nanos) -> Result<bool, ColdError> {
         let Some(oldest) = self.segments.front() else { return Ok(false) };
         let header = oldest.segment.header;
-        let is_old = header.last_time != Nanos(0)
-            && header.last_time.0.saturating_add(self.config.keep_for.0) < now.0;
+        // Where the closing is unknown, no later segment is older.
+        let kept_from = self.segments().map(|segment| self.kept_from(&segment.header)).min();
+        let kept_from = kept_from.expect("there is the oldest");
+        let is_old = kept_from.0.saturating_add(self.config.keep_for.0) < now.0;
         let bytes: u64 = self.segments().map(|segment| segment.file_len).sum();
         if !is_old && bytes <= self.config.keep_bytes {
             return Ok(false);

@@ -115,6 +115,7 @@ impl<D: Disk> Archive<D> {
             after: first.after,
             first_time: first_times.filter(|time| *time != Nanos(0)).min().unwrap_or_default(),
             last_time: inputs().map(|each| header(each).last_time).max().unwrap_or_default(),
+            closed_at: inputs().map(|each| self.kept_from(&header(each))).max().unwrap_or_default(),
             ..last
         }
     }

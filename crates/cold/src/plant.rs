@@ -7,6 +7,8 @@ weir_plant::plants! {
     pub enum Plant {
         /// A file is removed and the floor is not raised.
         FloorNotRaised,
+        /// A segment's age counts from the times of its changes.
+        AgedByChanges,
         /// A damaged file is skipped as if it had been empty.
         DamagePassedOver,
         /// Changes that begin after a hole are taken as if none were missing.

@@ -82,6 +82,9 @@ pub struct Header {
     pub first_time: Nanos,
     /// The latest time of a change.
     pub last_time: Nanos,
+    /// The archive's time when the segment was closed, from which its age counts; zero for unknown,
+    /// as in segments of before.
+    pub closed_at: Nanos,
 }
 
 impl Header {
@@ -107,6 +110,7 @@ impl Header {
         put_change_id(self.to, &mut bytes);
         bytes.extend_from_slice(&self.first_time.0.to_le_bytes());
         bytes.extend_from_slice(&self.last_time.0.to_le_bytes());
+        bytes.extend_from_slice(&self.closed_at.0.to_le_bytes());
         bytes.resize(HEADER_CRC_AT, 0);
         let crc = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
@@ -134,6 +138,7 @@ impl Header {
             to: change_id_at(bytes, 40),
             first_time: Nanos(u64_at(bytes, 56)),
             last_time: Nanos(u64_at(bytes, 64)),
+            closed_at: Nanos(u64_at(bytes, 72)),
         };
         let is_sound = version == FORMAT_VERSION
             && u32_at(bytes, 12) == HEADER_LEN as u32

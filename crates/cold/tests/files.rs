@@ -183,8 +183,68 @@ fn what_is_held_is_not_retired_until_it_is_released_or_its_time_is_over() {
     assert_eq!(archive.segments().count(), 0);
 }
 
+/// Writes a segment for each time, that of all of its changes; the archive's clock, if not zero, is
+/// ahead by the number of the segment.
+fn segments_with_times(times: &[Nanos], clock: u64) -> SimDisk {
+    let (disk, mut hot) = (SimDisk::new(1), store(u32::MAX));
+    let (mut archive, _) = open(&disk);
+    for (part, time) in (0..).zip(times) {
+        if clock > 0 {
+            let _ = archive.keep_up(Nanos(clock + part)).unwrap();
+        }
+        for seq in part * 10 + 1..=part * 10 + 10 {
+            let row = row(seq, 1_000 + seq, keys(1, 5, 1), OrdStatus::New);
+            let row = OrderRow { transact_time: *time, ..row };
+            let _ = hot.ingest_row(&block_of(&row), &attributes(seq)).unwrap();
+        }
+        assert!(feed(&mut archive, &hot, u32::MAX).unwrap());
+        assert!(archive.close().unwrap());
+    }
+    disk
+}
+
+/// Returns the number of segments that are left at each of these times.
+fn left_at(disk: SimDisk, keep_for: Nanos, times: [u64; 3]) -> [usize; 3] {
+    let kept = ColdConfig { keep_for, merge_count: 10, ..config() };
+    let (mut archive, _) = Archive::open(disk, kept).unwrap();
+    times.map(|now| {
+        while archive.work(Nanos(now)).unwrap() == weir_cold::WorkOutcome::Retired {}
+        archive.segments().count()
+    })
+}
+
 #[test]
-fn age_is_counted_by_the_times_of_changes() {
+fn segments_with_times_of_the_future_or_none_are_retired_when_their_time_in_the_archive_is_over() {
+    let (far, none) = (Nanos(u64::MAX - 1), Nanos(0));
+    for times in [[far; 3], [none; 3], [Nanos(1); 3], [far, none, Nanos(1)]] {
+        let disk = segments_with_times(&times, 100);
+        assert_eq!(left_at(disk, Nanos(15), [115, 116, 118]), [3, 2, 0], "{times:?}");
+    }
+    // The closing of segments of before is unknown.
+    for times in [[far; 3], [none; 3], [far, none, far]] {
+        let disk = segments_with_times(&times, 0);
+        assert_eq!(left_at(disk, Nanos(15), [1_000, 1_015, 1_016]), [3, 3, 0], "{times:?}");
+    }
+    let disk = segments_with_times(&[far, Nanos(20), Nanos(30)], 0);
+    assert_eq!(left_at(disk, Nanos(15), [35, 36, 46]), [3, 1, 0]);
+}
+
+#[test]
+fn a_merged_segment_is_as_old_as_its_newest_input() {
+    let disk = segments_with_times(&[Nanos(u64::MAX - 1), Nanos(0), Nanos(1)], 100);
+    let merging = ColdConfig { keep_for: Nanos(15), merge_count: 3, ..config() };
+    let (mut archive, _) = Archive::open(disk, merging).unwrap();
+    assert_eq!(archive.clock(), Nanos(102), "it goes on from the newest closing");
+    while archive.work(Nanos(110)).unwrap() != weir_cold::WorkOutcome::Nothing {}
+    assert_eq!(archive.segments().count(), 1);
+    for (now, left) in [(117, 1), (118, 0)] {
+        let _ = archive.work(Nanos(now)).unwrap();
+        assert_eq!(archive.segments().count(), left, "{now}");
+    }
+}
+
+#[test]
+fn age_is_counted_by_the_times_of_changes_where_the_closing_is_unknown() {
     let (disk, _) = three_segments();
     let kept = ColdConfig { keep_for: Nanos(15), merge_count: 10, ..config() };
     let (mut archive, _) = Archive::open(disk, kept).unwrap();

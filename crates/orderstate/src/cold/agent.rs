@@ -26,7 +26,7 @@ use weir_cold::{
 use weir_delivery::{OlderAnswer, OlderAsk, Ticket, TokenSealer};
 use weir_io::{Disk, DiskErrorKind, ThreadDisk};
 use weir_partition::log_time::LogTime;
-use weir_runtime::{Agent, Wake};
+use weir_runtime::{Agent, ServedTime, Wake};
 use weir_types::{ChangeId, Epoch, Nanos, PartitionId, WallOffset};
 
 use super::figures::ColdFigures;
@@ -108,8 +108,10 @@ pub struct ColdAgent<D = ThreadDisk> {
     store: Wake,
     /// The wall clock, for the times in pages.
     pub(super) wall: WallOffset,
-    /// The time by which segments are too old, which is that of their changes: log time.
+    /// The time with which that of the oldest changes is compared for the figures.
     log_time: LogTime,
+    /// The time by which segments grow old.
+    served: ServedTime,
 }
 
 /// Returns the directory of the archive of the node's own log: another log's change ids mean other
@@ -175,6 +177,7 @@ impl<D: Disk> ColdAgent<D> {
     ) -> Result<(ColdPort, ColdAgent<D>), ColdError> {
         let open_bytes_max = OPEN_SEGMENTS_MAX.saturating_mul(parts.config.segment_bytes_max);
         let (archive, report) = Archive::open(disk, parts.config)?;
+        let served = ServedTime::after(archive.clock());
         note(&report, &parts.figures, notes);
         let out_max = parts.readers_max;
         let (news, from_store) = RingBuffer::new(BATCHES_MAX);
@@ -222,14 +225,19 @@ impl<D: Disk> ColdAgent<D> {
             store: parts.store,
             wall: WallOffset::default(),
             log_time: LogTime::after(Nanos(0)),
+            served,
         };
         agent.tell(Nanos(0));
         Ok((port, agent))
     }
 
-    /// Sets the log time that was reached before this start: ages go on from there.
+    /// Sets the log time that was reached before this start. Served time goes on from there too,
+    /// where the files tell none: those of before have changes of that time.
     pub fn begin_after(&mut self, log_time: Nanos) {
         self.log_time = LogTime::after(log_time);
+        if self.archive.clock() == Nanos(0) {
+            self.served = ServedTime::after(log_time);
+        }
     }
 
     /// Opens an outside source's archive over a disk. All its files are removed if the source
@@ -428,8 +436,8 @@ impl<D: Disk> ColdAgent<D> {
             false => 0,
         };
         let worked = match self.pages_to_merge {
-            0 => self.archive.work(self.log_time.at(now)),
-            _ => self.archive.keep_up(self.log_time.at(now)),
+            0 => self.archive.work(self.served.at(now)),
+            _ => self.archive.keep_up(self.served.at(now)),
         };
         match worked {
             Ok(worked) => {

@@ -606,7 +606,7 @@ mod planted {
         }
     }
 
-    const SCENARIOS: [(&str, fn()); 8] = [
+    const SCENARIOS: [(&str, fn()); 9] = [
         ("random steps", seam),
         ("random steps through epochs", super::epochs::seam),
         (
@@ -618,6 +618,7 @@ mod planted {
         ("damaged", a_damaged_file_is_counted_and_its_readers_are_refused),
         ("overtaken", what_was_not_handed_over_in_time_is_a_hole_that_readers_are_told_of),
         ("left", a_reader_that_leaves_is_forgotten_and_holds_nobody_up),
+        ("aged", segments_grow_old_in_service),
     ];
 
     #[test]
@@ -638,10 +639,11 @@ mod planted {
     }
 }
 
-#[test]
-fn segments_grow_old_by_log_time_when_the_wall_clock_is_set() {
-    const MINUTE: u64 = 60_000_000_000;
-    let mut world = World::new(ColdConfig { keep_for: Nanos(10 * MINUTE), ..config() }, 1);
+fn segments_grow_old_in_service() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut world = World::new(ColdConfig { keep_for: Nanos(600 * SECOND), ..config() }, 1);
+    // The times of the changes are far before.
+    world.agent.begin_after(Nanos(3_600 * SECOND));
     for _ in 0..20 {
         world.insert(1);
         world.change(0, true);
@@ -650,13 +652,24 @@ fn segments_grow_old_by_log_time_when_the_wall_clock_is_set() {
     (0..20).for_each(|_| world.work());
     let before = world.agent.archive.figures();
     assert!(before.segments > 0 && before.retired == 0, "{before:?}");
-    let (now, wall) = (Nanos(world.now), Nanos(world.now + 30 * MINUTE));
-    world.agent.wall_clock_moved(WallOffset::between(now, wall));
+    let year = 365 * 86_400 * SECOND;
+    for wall in [Nanos(world.now + year), Nanos(0)] {
+        world.agent.wall_clock_moved(WallOffset::between(Nanos(world.now), wall));
+        (0..20).for_each(|_| world.work());
+    }
+    // Nor is a long pause of the thread service.
+    world.now += year;
     (0..20).for_each(|_| world.work());
-    let after = world.agent.archive.figures();
-    assert!(after.retired > 0, "{after:?}");
-    // Set back, it retires nothing before its time: log time stands no longer than it was ahead.
-    world.agent.wall_clock_moved(WallOffset::between(now, Nanos(0)));
+    assert_eq!(world.agent.archive.figures().retired, 0);
+    for _ in 0..61 {
+        world.now += 10 * SECOND;
+        world.work();
+    }
     (0..20).for_each(|_| world.work());
-    assert_eq!(world.agent.archive.figures().segments, after.segments);
+    assert_eq!(world.agent.archive.figures().segments, 0);
+}
+
+#[test]
+fn segments_grow_old_in_service_whatever_the_wall_clock_says() {
+    segments_grow_old_in_service();
 }
