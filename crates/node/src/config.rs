@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use weir_io::SyncStrategy;
@@ -306,23 +307,59 @@ pub struct WebSection {
     /// The maximum number of simultaneous queries and WebSockets.
     #[serde(default = "default_readers_max")]
     pub readers_max: usize,
+    /// The maximum number of these of one session.
+    #[serde(default = "default_session_readers_max")]
+    pub session_readers_max: usize,
+    /// The time in seconds that a WebSocket of order state may be without a subscription.
+    #[serde(default = "default_idle_s")]
+    pub idle_s: u64,
     /// Set when a TLS proxy is in front of it and no other client can reach it.
     #[serde(default)]
     pub behind_tls_proxy: bool,
 }
 
-/// Returns the default of `web.readers_max`.
-#[must_use]
-pub fn default_readers_max() -> usize {
+fn default_readers_max() -> usize {
     4_096
 }
 
+fn default_session_readers_max() -> usize {
+    64
+}
+
+fn default_idle_s() -> u64 {
+    60
+}
+
 impl WebSection {
+    /// Returns the section of an address, with all defaults.
+    #[must_use]
+    pub fn at(listen: SocketAddr) -> WebSection {
+        WebSection {
+            listen,
+            readers_max: default_readers_max(),
+            session_readers_max: default_session_readers_max(),
+            idle_s: default_idle_s(),
+            behind_tls_proxy: false,
+        }
+    }
+
+    /// Returns the bounds of readers.
+    #[must_use]
+    pub fn limits(&self) -> weir_web::ReaderLimits {
+        let idle_max = Duration::from_secs(self.idle_s);
+        weir_web::ReaderLimits::new(self.readers_max, self.session_readers_max, idle_max)
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
-        let value = self.readers_max;
-        if !(1..=60_000).contains(&value) {
-            let (key, value) = ("web.readers_max", value.to_string());
-            return Err(ConfigError::OutOfRange { key, value, want: "1 to 60000" });
+        let ranges = [
+            ("web.readers_max", self.readers_max as u64, 60_000, "1 to 60000"),
+            ("web.session_readers_max", self.session_readers_max as u64, 60_000, "1 to 60000"),
+            ("web.idle_s", self.idle_s, 86_400, "1 to 86400"),
+        ];
+        for (key, value, most, want) in ranges {
+            if !(1..=most).contains(&value) {
+                return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
+            }
         }
         if !self.listen.ip().is_loopback() && !self.behind_tls_proxy {
             let want = "an address of this machine alone, since keys come in clear; elsewhere \
@@ -822,6 +859,21 @@ mod tests {
         let config = Config::parse("").unwrap();
         assert_eq!(config.durability, Durability::Disk);
         assert_eq!(config.listen.port(), 7001);
+    }
+
+    #[test]
+    fn a_bound_of_one_participant_out_of_its_range_is_named() {
+        for (section, key, bad) in [
+            ("web", "session_readers_max", 0),
+            ("web", "idle_s", 86_401),
+            ("subscriptions", "firm_subscriptions_max", 0),
+            ("subscriptions", "session_subscriptions_max", 1_048_577),
+            ("subscriptions", "expire_grace_s", u64::MAX >> 1),
+        ] {
+            let text = format!("[{section}]\nlisten = \"127.0.0.1:0\"\n{key} = {bad}");
+            let error = Config::parse(&text).unwrap_err().to_string();
+            assert!(error.contains(&format!("{section}.{key}")), "{error}");
+        }
     }
 
     #[test]

@@ -13,6 +13,10 @@ use weir_types::Reason;
 pub(super) const STALL_MAX: Duration = Duration::from_secs(300);
 /// The time that a reader has to read the close reason and the data before it.
 pub(super) const CLOSING_TIME: Duration = Duration::from_secs(60);
+/// The interval between pings to a reader.
+pub(super) const CARE_INTERVAL: Duration = Duration::from_secs(20);
+/// The time that a reader may be silent while it gets no messages.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(50);
 /// The close code for a reader's fault (RFC 6455, 7.4.1).
 pub(super) const POLICY_VIOLATION: u16 = 1008;
 /// The close code for a stopping node.

@@ -6,11 +6,12 @@
 //!
 //! A reader ends with its key, as a session of the gateway does: when the key expires or is
 //! replaced, or the session has another firm or role. From then on it gets no page, not even one
-//! that was made before.
+//! that was made before; its place is free when its connection has ended too ([`super::seats`]).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_delivery::Entitlement;
@@ -28,7 +29,9 @@ use weir_wire::{Definition, Event};
 use super::ending::takes_rights;
 use super::http::HttpFigures;
 use super::scales::Scales;
+use super::seats::{ReaderLimits, Seat, Seats};
 use super::{WebFigures, add_one};
+use crate::plant::{self, Plant};
 
 /// The maximum number of subscriptions of one WebSocket, and so of a reader's queries at the store.
 pub const SUBSCRIPTIONS_MAX: usize = 16;
@@ -49,16 +52,15 @@ enum Request {
 #[derive(Clone)]
 pub struct Hub {
     requests: mpsc::Sender<Request>,
-    /// Readers that were dropped. A place that is not given back is lost until the next start, so
-    /// this has no limit of its own: each reader says it once.
+    /// Readers that were dropped. This has no limit of its own: each reader says it once.
     left: mpsc::UnboundedSender<ConnectionId>,
     wake: Wake,
     /// The counters.
     pub figures: Arc<WebFigures>,
     /// Its HTTP connections.
     pub http: Arc<HttpFigures>,
-    /// The maximum number of simultaneous queries and WebSockets.
-    pub(super) readers_max: usize,
+    /// The bounds of readers.
+    pub(super) limits: ReaderLimits,
     /// The scales of prices and quantities.
     pub scales: Arc<Scales>,
 }
@@ -72,6 +74,7 @@ pub struct Reader {
     pages: mpsc::Receiver<Vec<u8>>,
     /// The reason for its end, set before the channel of pages is closed.
     end: watch::Receiver<Option<Reason>>,
+    place: Seat,
     hub: Hub,
 }
 
@@ -80,12 +83,16 @@ impl Hub {
     ///
     /// # Errors
     /// [`Reason::UnknownKey`], [`Reason::KeyExpired`], [`Reason::NotEntitled`] for a session
-    /// without entitlement, [`Reason::Overloaded`] when there are too many readers,
+    /// without entitlement, [`Reason::LimitReached`] when the session has too many readers,
+    /// [`Reason::Overloaded`] when there are too many or the agent does not answer in time,
     /// [`Reason::Stopping`].
     pub async fn enter(&self, session_id: SessionId, key: ApiKey) -> Result<Reader, Reason> {
         let (reply, answer) = oneshot::channel();
-        self.send(Request::Enter { session_id, key, reply }).await?;
-        answer.await.unwrap_or(Err(Reason::Stopping))
+        let entered = async {
+            self.send(Request::Enter { session_id, key, reply }).await?;
+            answer.await.unwrap_or(Err(Reason::Stopping))
+        };
+        in_time(self.limits.entry_max, entered).await
     }
 
     async fn send(&self, request: Request) -> Result<(), Reason> {
@@ -95,11 +102,24 @@ impl Hub {
     }
 }
 
+/// Waits for a part of the node; [`Reason::Overloaded`] if it does not answer in time.
+pub(super) async fn in_time<T>(
+    time_max: Duration,
+    answer: impl Future<Output = Result<T, Reason>>,
+) -> Result<T, Reason> {
+    tokio::time::timeout(time_max, answer).await.unwrap_or(Err(Reason::Overloaded))
+}
+
 impl Reader {
+    /// Notes whether it is a WebSocket without a subscription, which makes place for newcomers.
+    pub fn set_idle(&self, is_idle: bool) {
+        self.place.set_idle(is_idle);
+    }
+
     /// Sends a query. At most [`SUBSCRIPTIONS_MAX`] queries may be without a page.
     ///
     /// # Errors
-    /// The reason for the reader's end, as [`Reader::next_page`].
+    /// The reason for the reader's end, as [`Reader::next_page`]; [`Reason::Overloaded`].
     pub async fn ask(
         &self,
         fetch: weir_wire::delivery::FetchOrders,
@@ -111,7 +131,7 @@ impl Reader {
         }
         let (connection, entitlement) = (self.connection, self.entitlement);
         let fetch = Box::new(Fetch { connection, fetch, token, min_token, entitlement });
-        self.hub.send(Request::Ask(fetch)).await
+        in_time(self.hub.limits.entry_max, self.hub.send(Request::Ask(fetch))).await
     }
 
     /// Returns the next page's frames. Cancel-safe.
@@ -126,6 +146,11 @@ impl Reader {
             Some(reason) => Err(reason),
             None => page.ok_or(Reason::Stopping),
         }
+    }
+
+    /// Returns true when [`Reader::next_page`] would return at once.
+    pub fn has_page(&self) -> bool {
+        !self.pages.is_empty()
     }
 
     /// Returns the reason for its end, once it has ended.
@@ -164,8 +189,8 @@ pub struct HubParts {
     pub directory: Directory,
     /// Wakes the agent's thread.
     pub wake: Wake,
-    /// The maximum number of simultaneous readers.
-    pub readers_max: usize,
+    /// The bounds of readers.
+    pub limits: ReaderLimits,
 }
 
 struct Guest {
@@ -196,6 +221,7 @@ pub struct HubAgent {
     /// The expiry of the guests' keys, of those that expire.
     expiries: BTreeSet<(Nanos, ConnectionId)>,
     next_reader: u64,
+    places: Arc<Seats>,
     delivery: DeliveryPort,
     control: EventReader,
     instruments: Box<dyn FnMut() -> Option<Vec<DefineInstrument>> + Send>,
@@ -219,7 +245,7 @@ impl HubAgent {
             wake: parts.wake,
             figures,
             http: Arc::new(HttpFigures::default()),
-            readers_max: parts.readers_max,
+            limits: parts.limits,
             scales,
         };
         let agent = HubAgent {
@@ -229,6 +255,7 @@ impl HubAgent {
             guests: HashMap::new(),
             expiries: BTreeSet::new(),
             next_reader: 0,
+            places: Seats::new(parts.limits),
             delivery: parts.delivery,
             control: parts.control,
             instruments: parts.instruments,
@@ -293,12 +320,18 @@ impl HubAgent {
         ended
     }
 
-    /// Ends a reader: it is told the reason, and gets no page from now on.
+    /// Ends a reader: it is told the reason, and gets no page from now on. Its place is its
+    /// connection's until that has ended too.
     fn end(&mut self, id: ConnectionId, reason: Reason) {
         if let Some(guest) = self.guests.get(&id) {
             guest.end(reason);
         }
-        add_one(&self.hub.figures.keys_ended);
+        if takes_rights(reason) {
+            add_one(&self.hub.figures.keys_ended);
+            if plant::is(Plant::PlaceLeftWithTheKey) {
+                self.places.leave_early(id);
+            }
+        }
         self.forget(id);
     }
 
@@ -360,13 +393,18 @@ impl HubAgent {
             add_one(&figures.asks_refused);
             return Err(Reason::NotEntitled);
         };
-        if self.guests.len() >= self.hub.readers_max {
-            add_one(&figures.turned_away);
-            return Err(Reason::Overloaded);
-        }
-        add_one(&figures.entered);
         let connection = ConnectionId::at(DoorNo::WEB, self.next_reader);
         self.next_reader += 1;
+        let taken = self.places.take(connection, id).inspect_err(|reason| match reason {
+            Reason::LimitReached => add_one(&figures.session_bounded),
+            _ => add_one(&figures.turned_away),
+        });
+        let (place, leaving) = taken?;
+        if let Some(leaving) = leaving {
+            add_one(&figures.sockets_evicted);
+            self.end(leaving, Reason::Overloaded);
+        }
+        add_one(&figures.entered);
         let (to_reader, pages) = mpsc::channel(SUBSCRIPTIONS_MAX + 1);
         let (to_end, end) = watch::channel(None);
         let guest = Guest { session_id: id, known, pages: to_reader, end: to_end };
@@ -374,7 +412,8 @@ impl HubAgent {
         if known.valid_until != Nanos(0) {
             self.expiries.insert((known.valid_until, connection));
         }
-        Ok(Reader { session_id: id, connection, entitlement, pages, end, hub: self.hub.clone() })
+        let hub = self.hub.clone();
+        Ok(Reader { session_id: id, connection, entitlement, pages, end, place, hub })
     }
 
     fn take_pages(&mut self) -> usize {
@@ -384,10 +423,10 @@ impl HubAgent {
             // Definitions that precede a page's rows are applied first.
             self.follow();
             let Some(guest) = self.guests.get(&pages.connection) else { continue };
-            // A reader has one page per query and room for as many: a full channel means that it
-            // has gone.
+            // A reader has one page per query and room for as many: a full channel is of one that
+            // takes nothing, a closed one of one that has gone.
             if guest.pages.try_send(pages.bytes).is_err() {
-                self.forget(pages.connection);
+                self.end(pages.connection, Reason::SlowConsumer);
             } else {
                 add_one(&self.hub.figures.pages);
             }
@@ -409,7 +448,7 @@ impl Agent for HubAgent {
         let mut done = self.follow() + self.end_expired(now);
         done += self.take_requests(now) + self.take_pages();
         self.delivery.wake_if_asked();
-        self.hub.figures.readers.store(self.guests.len() as u64, Ordering::Relaxed);
+        self.hub.figures.readers.store(self.places.count() as u64, Ordering::Relaxed);
         done
     }
 
@@ -428,3 +467,6 @@ impl Agent for HubAgent {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

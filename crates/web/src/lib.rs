@@ -15,8 +15,10 @@ mod hub;
 pub mod market;
 pub mod order_json;
 mod orders;
+pub mod plant;
 mod query;
 mod scales;
+mod seats;
 mod stream;
 
 use std::net::SocketAddr;
@@ -33,6 +35,7 @@ use self::http::{HttpFigures, HttpReport, HttpServer};
 use self::market::MarketDoor;
 
 pub use hub::{Hub, HubAgent, HubParts};
+pub use seats::ReaderLimits;
 
 weir_runtime::figures! {
     /// The counters of order state and market data over HTTP.
@@ -43,14 +46,19 @@ weir_runtime::figures! {
         counter keys_refused as "refused_total{for=\"key\"}",
         /// Queries and subscriptions refused because of the query.
         counter asks_refused as "refused_total{for=\"question\"}",
-        /// Queries and subscriptions refused because the maximum was reached.
+        /// Queries and subscriptions refused because the maximum was reached, or because the node
+        /// did not answer in time.
         counter turned_away as "refused_total{for=\"room\"}",
+        /// Queries and WebSockets refused because the session has as many as it may.
+        counter session_bounded as "refused_total{for=\"session\"}",
+        /// WebSockets without a subscription closed to make place for others.
+        counter sockets_evicted,
         /// Readers of order state ended because their key expired or was replaced, or because
         /// their session has another firm or role.
         counter keys_ended,
         /// Pages sent.
         counter pages,
-        /// Current readers.
+        /// Current queries and WebSockets, until their connections have ended.
         gauge readers,
         /// Current WebSockets of order state.
         gauge sockets,
@@ -167,7 +175,7 @@ async fn serve(
 ) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let (figures, http) = (hub.figures.clone(), hub.http.clone());
-    let connections_max = connections_max(hub.readers_max);
+    let connections_max = connections_max(hub.limits.readers_max);
     let server = HttpServer::new(router(Arc::new(hub), door), connections_max, http);
     let (close, closing) = channel::<()>();
     let mut serving = std::pin::pin!(server.serve(listener, async { drop(closing.await) }));

@@ -1,5 +1,6 @@
 //! `GET /orders`: one page as soon as it has rows, or an empty one when the wait is over.
 //!
+//! A query that the store does not answer in the times that it names, and 30 s more, is refused.
 //! A page that is being written ends with its reader: the connection is closed behind the bytes
 //! that the system has taken.
 
@@ -15,7 +16,7 @@ use super::add_one;
 use super::answer::{Answer, bad_parameter_json, json_response, refused, text_of, with_json_body};
 use super::ending::STALL_MAX;
 use super::http::Unwritten;
-use super::hub::{Hub, Reader};
+use super::hub::{Hub, Reader, in_time};
 use super::query::{OrderQuery, credentials};
 
 pub async fn fetch(
@@ -41,10 +42,12 @@ pub async fn fetch(
         }
     };
     let question = ask.question(session_id, 0);
-    if let Err(reason) = reader.ask(question, ask.token, ask.min_token).await {
-        return refused(reason, &[]);
-    }
-    let answer = match reader.next_page().await {
+    let answer_max = ask.wait_max() + hub.limits.answer_max;
+    let answered = async {
+        reader.ask(question, ask.token, ask.min_token).await?;
+        reader.next_page().await
+    };
+    let answer = match in_time(answer_max, answered).await {
         Ok(frames) => Answer::all_of(&frames, &hub.scales).pop(),
         Err(reason) => return refused(reason, &[]),
     };

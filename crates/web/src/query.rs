@@ -1,6 +1,8 @@
 //! A reader's query: the parameters of a URL or the equal members of a JSON object, and its
 //! credentials.
 
+use std::time::Duration;
+
 use axum::http::{HeaderMap, header};
 use weir_types::hex::parse_hex;
 use weir_types::{AccountId, FirmId, InstrumentId, PartitionId, SessionId, Switch};
@@ -13,6 +15,9 @@ const TOKEN_LEN_MAX: usize = 4 * 1024;
 const WAIT_DEFAULT_MS: u32 = 10_000;
 /// The maximum of that time, in milliseconds.
 const WAIT_MAX_MS: u32 = 30_000;
+
+/// The store's own wait for a minimum token, in milliseconds.
+const MIN_WAIT_DEFAULT_MS: u32 = 1_000;
 
 /// An invalid parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,6 +122,14 @@ impl OrderQuery {
             _ => return Err(bad(name, "there is no such parameter")),
         }
         Ok(())
+    }
+
+    /// Returns the time after which the store has answered: the waits that the query names.
+    #[must_use]
+    pub fn wait_max(&self) -> Duration {
+        let min_wait_ms =
+            if self.min_wait_ms == 0 { MIN_WAIT_DEFAULT_MS } else { self.min_wait_ms };
+        Duration::from_millis(u64::from(self.wait_ms.max(1)) + u64::from(min_wait_ms))
     }
 
     /// Returns the store's query for one page.

@@ -4,23 +4,34 @@
 //! written, so a socket that is not read stops querying. With credit it queries as long as it has
 //! rows and bytes left.
 //!
+//! | the socket | closed with |
+//! | --- | --- |
+//! | is without a subscription for `idle_s` | `NothingSubscribed` |
+//! | is silent, and takes nothing, for [`SILENCE_MAX`] | `HeartbeatLost` |
+//! | takes nothing of a message for [`STALL_MAX`] | `SlowConsumer` |
+//! | has a query that the store does not answer | `Overloaded` |
+//! | has no subscription, and others need its place | `Overloaded` |
+//!
 //! INVARIANT: a write waits no longer than the reader's key and rights last, and at most
 //! [`STALL_MAX`]: a peer that does not read keeps neither the task nor its page.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use weir_types::Reason;
 
 use super::add_one;
 use super::answer::{Answer, bad_parameter_json, refusal_json, refused};
-use super::ending::{CLOSING_TIME, End, POLICY_VIOLATION, STALL_MAX};
+use super::ending::{
+    CARE_INTERVAL, CLOSING_TIME, End, GOING_AWAY, POLICY_VIOLATION, SILENCE_MAX, STALL_MAX,
+};
 use super::hub::{Hub, Reader, SUBSCRIPTIONS_MAX};
 use super::query::{BadParameter, OrderQuery, credentials};
 
@@ -41,12 +52,27 @@ pub async fn open(
     match hub.enter(session_id, key).await {
         Ok(reader) => {
             upgrade.max_message_size(MESSAGE_LEN_MAX).on_upgrade(move |socket| async move {
-                hub.figures.sockets.fetch_add(1, Ordering::Relaxed);
+                let _counted = Counted::new(&hub.figures.sockets);
                 Stream::new(reader, socket).run(&hub).await;
-                hub.figures.sockets.fetch_sub(1, Ordering::Relaxed);
             })
         }
         Err(reason) => refused(reason, &[]),
+    }
+}
+
+/// A socket in a gauge, until it is dropped.
+struct Counted<'a>(&'a AtomicU64);
+
+impl Counted<'_> {
+    fn new(gauge: &AtomicU64) -> Counted<'_> {
+        gauge.fetch_add(1, Ordering::Relaxed);
+        Counted(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -87,8 +113,14 @@ struct Stream {
     reader: Reader,
     socket: WebSocket,
     subscriptions: HashMap<u32, Subscription>,
-    /// Queries at the store, including those of subscriptions that have ended.
-    asked_count: usize,
+    /// Queries at the store, including those of subscriptions that have ended, and the times by
+    /// which they are answered.
+    asked: HashMap<u64, Instant>,
+    /// The time since which there is no subscription, if there is none.
+    idle_since: Instant,
+    /// The time of the last sign of the peer: a message of it, or one that its socket took.
+    alive_at: Instant,
+    ping_at: Instant,
     question_no: u32,
     error_count: u32,
     /// False while a message is not written completely.
@@ -97,12 +129,16 @@ struct Stream {
 
 impl Stream {
     fn new(reader: Reader, socket: WebSocket) -> Stream {
-        let subscriptions = HashMap::new();
+        reader.set_idle(true);
+        let now = Instant::now();
         Stream {
             reader,
             socket,
-            subscriptions,
-            asked_count: 0,
+            subscriptions: HashMap::new(),
+            asked: HashMap::new(),
+            idle_since: now,
+            alive_at: now,
+            ping_at: now + CARE_INTERVAL,
             question_no: 0,
             error_count: 0,
             is_whole: true,
@@ -111,6 +147,7 @@ impl Stream {
 
     async fn run(&mut self, hub: &Hub) {
         let end = loop {
+            let care_at = self.next_care(hub);
             let outcome = tokio::select! {
                 page = self.reader.next_page() => match page {
                     Ok(frames) => self.on_pages(&frames, hub).await,
@@ -120,6 +157,7 @@ impl Stream {
                     Some(Ok(message)) => self.on_message(message, hub).await,
                     Some(Err(_)) | None => Err(End::Gone),
                 },
+                () = tokio::time::sleep_until(care_at) => self.care(hub).await,
             };
             if let Err(end) = outcome {
                 break end;
@@ -128,6 +166,36 @@ impl Stream {
         if let End::Closed(code, reason) = end {
             self.close(code, reason).await;
         }
+    }
+
+    /// Returns the time of the next call of [`Stream::care`].
+    fn next_care(&self, hub: &Hub) -> Instant {
+        let is_idle = self.subscriptions.is_empty();
+        let idle = is_idle.then(|| self.idle_since + hub.limits.idle_max);
+        let times = [self.ping_at, self.alive_at + SILENCE_MAX];
+        let all = self.asked.values().copied().chain(idle).chain(times);
+        all.min().expect("there are two")
+    }
+
+    /// Ends a socket whose time is over, or sends it a ping.
+    async fn care(&mut self, hub: &Hub) -> Result<(), End> {
+        let now = Instant::now();
+        if now >= self.alive_at + SILENCE_MAX {
+            return Err(End::Closed(POLICY_VIOLATION, Reason::HeartbeatLost));
+        }
+        if self.subscriptions.is_empty() && now >= self.idle_since + hub.limits.idle_max {
+            return Err(End::Closed(POLICY_VIOLATION, Reason::NothingSubscribed));
+        }
+        // An answer may have come while a message was written.
+        let is_late = self.asked.values().any(|answered_by| now >= *answered_by);
+        if is_late && !self.reader.has_page() {
+            return Err(End::Closed(GOING_AWAY, Reason::Overloaded));
+        }
+        if now >= self.ping_at {
+            self.ping_at = now + CARE_INTERVAL;
+            self.write(Message::Ping(Vec::new().into())).await?;
+        }
+        Ok(())
     }
 
     /// Sends the reason for the end, if the peer takes it in time and nothing comes before it that
@@ -145,8 +213,9 @@ impl Stream {
     }
 
     async fn on_message(&mut self, message: Message, hub: &Hub) -> Result<(), End> {
+        self.alive_at = Instant::now();
         let refused = match message {
-            Message::Text(text) => self.take(text.as_str()).await?,
+            Message::Text(text) => self.take(text.as_str(), hub).await?,
             Message::Binary(_) => Some(bad("", "messages are JSON text")),
             Message::Ping(_) | Message::Pong(_) => None,
             Message::Close(_) => return Err(End::Gone),
@@ -162,7 +231,7 @@ impl Stream {
     }
 
     /// Executes a message, or returns its fault.
-    async fn take(&mut self, text: &str) -> Result<Option<BadParameter>, End> {
+    async fn take(&mut self, text: &str, hub: &Hub) -> Result<Option<BadParameter>, End> {
         let command = match Command::of(text) {
             Ok(command) => command,
             Err(bad) => return Ok(Some(bad)),
@@ -173,18 +242,19 @@ impl Stream {
                     return Ok(Some(bad("subscribe", "there is a subscription of this number")));
                 }
                 // An ended subscription counts until its last page has come.
-                if self.subscriptions.len().max(self.asked_count) >= SUBSCRIPTIONS_MAX {
+                if self.subscriptions.len().max(self.asked.len()) >= SUBSCRIPTIONS_MAX {
                     return Ok(Some(bad("subscribe", "there are as many as there may be")));
                 }
                 self.subscriptions.insert(id, Subscription { ask, credit, asked: None });
-                self.go_on(id).await?;
+                self.reader.set_idle(false);
+                self.go_on(id, hub).await?;
             }
             Command::Credit(id, more) => {
                 let Some(subscription) = self.subscriptions.get_mut(&id) else {
                     return Ok(Some(bad("credit", "there is no subscription of this number")));
                 };
                 subscription.credit.add(more);
-                self.go_on(id).await?;
+                self.go_on(id, hub).await?;
             }
             Command::Unsubscribe(id) => {
                 if !self.subscriptions.contains_key(&id) {
@@ -198,19 +268,24 @@ impl Stream {
 
     async fn leave(&mut self, id: u32) -> Result<(), End> {
         self.subscriptions.remove(&id);
+        if self.subscriptions.is_empty() {
+            self.idle_since = Instant::now();
+            self.reader.set_idle(true);
+        }
         self.say(&json!({ "id": id, "unsubscribed": true })).await
     }
 
     /// Sends a subscription's next query, unless one is pending or its credit is used up.
-    async fn go_on(&mut self, id: u32) -> Result<(), End> {
+    async fn go_on(&mut self, id: u32, hub: &Hub) -> Result<(), End> {
         let session_id = self.reader.session_id;
         let Some(subscription) = self.subscriptions.get_mut(&id) else { return Ok(()) };
         if subscription.asked.is_some() || subscription.credit.is_used_up() {
             return Ok(());
         }
         self.question_no = self.question_no.wrapping_add(1);
-        self.asked_count += 1;
         let correlation_id = u64::from(self.question_no) << 32 | u64::from(id);
+        let answer_max = subscription.ask.wait_max() + hub.limits.answer_max;
+        self.asked.insert(correlation_id, Instant::now() + answer_max);
         subscription.asked = Some(correlation_id);
         let mut question = subscription.ask.question(session_id, correlation_id);
         let at_most = |asked: u32, left: Option<u64>| match (asked, left) {
@@ -228,13 +303,13 @@ impl Stream {
 
     async fn on_pages(&mut self, frames: &[u8], hub: &Hub) -> Result<(), End> {
         for answer in Answer::all_of(frames, &hub.scales) {
-            self.on_answer(answer).await?;
+            self.on_answer(answer, hub).await?;
         }
         Ok(())
     }
 
-    async fn on_answer(&mut self, answer: Answer) -> Result<(), End> {
-        self.asked_count -= 1;
+    async fn on_answer(&mut self, answer: Answer, hub: &Hub) -> Result<(), End> {
+        self.asked.remove(&answer.correlation_id());
         let id = answer.correlation_id() as u32;
         // A newer subscription with the same number has sent a different query.
         let asked = Some(answer.correlation_id());
@@ -247,7 +322,7 @@ impl Stream {
                 subscription.credit.spend(u64::from(row_count), row_bytes as u64);
                 body["id"] = Value::from(id);
                 self.say(&body).await?;
-                self.go_on(id).await
+                self.go_on(id, hub).await
             }
             Answer::Refused { reason, token, .. } => {
                 let is_resync = matches!(
@@ -266,7 +341,7 @@ impl Stream {
                     if let Some(subscription) = self.subscriptions.get_mut(&id) {
                         subscription.ask.token = token;
                     }
-                    self.go_on(id).await
+                    self.go_on(id, hub).await
                 } else {
                     self.leave(id).await
                 }
@@ -277,14 +352,19 @@ impl Stream {
     /// Writes a message. The reader's end comes before each message, and interrupts one that the
     /// peer does not take.
     async fn say(&mut self, value: &Value) -> Result<(), End> {
+        self.write(Message::Text(value.to_string().into())).await?;
+        self.alive_at = Instant::now();
+        Ok(())
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), End> {
         if let Some(reason) = self.reader.end() {
             return Err(End::of(reason));
         }
-        let text = Message::Text(value.to_string().into());
         self.is_whole = false;
         let written = tokio::select! {
             biased;
-            written = tokio::time::timeout(STALL_MAX, self.socket.send(text)) => written,
+            written = tokio::time::timeout(STALL_MAX, self.socket.send(message)) => written,
             () = self.reader.loses_rights() => return Err(End::Cut),
         };
         let is_sent = written.map_err(|_| End::Closed(POLICY_VIOLATION, Reason::SlowConsumer))?;

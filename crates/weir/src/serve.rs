@@ -11,9 +11,7 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use weir_marketgate::gateway::MarketGatewaySection;
-use weir_node::config::{
-    Config, MarketPublisherSection, NodeRole, TlsSection, WebSection, default_readers_max,
-};
+use weir_node::config::{Config, MarketPublisherSection, NodeRole, TlsSection, WebSection};
 use weir_node::diagnostics::{LineFormat, LineLevel};
 use weir_node::health::{Health, Stage};
 use weir_node::http::Side;
@@ -192,9 +190,7 @@ impl ServeArgs {
             WebAddress::Default => ports::local(ports::WEB),
         });
         if let Some(listen) = web {
-            let readers_max = default_readers_max();
-            let section = WebSection { listen, readers_max, behind_tls_proxy: false };
-            config.web.get_or_insert(section).listen = listen;
+            config.web.get_or_insert_with(|| WebSection::at(listen)).listen = listen;
         }
     }
 }

@@ -59,7 +59,7 @@ const ARROWS: &[Arrow] = &[
     arrow("orderstate", ORDER_STATE_KNOWS),
     arrow("subscribe", &["types", "wire", "io", "log", "broker", "runtime", "door", "partition"]),
     arrow("marketgate", MARKET_GATEWAY_KNOWS),
-    arrow("web", WEB_KNOWS),
+    Arrow { name: "web", may_know: WEB_KNOWS, tests_may_know: &["log"] },
     arrow("node", NODE_KNOWS),
     arrow("powercut", &["io"]),
     arrow("skip", &[]),

@@ -157,7 +157,7 @@ impl Assembly<'_> {
             }),
             directory: gateway.directory_beside(&mut OsRng),
             wake: wakes.web.clone(),
-            readers_max: section.readers_max,
+            limits: section.limits(),
         });
         WebSide { readers: Some(readers), hub: Some(hub), port: Some(port) }
     }

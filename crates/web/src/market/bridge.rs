@@ -24,14 +24,13 @@ use super::messages::{put_market, put_reject};
 use super::pair::Pair;
 use super::request::Request;
 use crate::answer::bad_parameter_json;
-use crate::ending::{CLOSING_TIME, End, GOING_AWAY, POLICY_VIOLATION, STALL_MAX, takes_rights};
+use crate::ending::{
+    CARE_INTERVAL, CLOSING_TIME, End, GOING_AWAY, POLICY_VIOLATION, SILENCE_MAX, STALL_MAX,
+    takes_rights,
+};
 use crate::query::BadParameter;
 use crate::{WebFigures, add_one};
 
-/// The interval between pings to the reader.
-const CARE_INTERVAL: Duration = Duration::from_secs(20);
-/// The time that a reader may be silent while it gets no messages.
-const SILENCE_MAX: Duration = Duration::from_secs(50);
 /// The interval at which a waiting write looks for the end of the flush thread's connection.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of request bytes not yet taken by the flush thread at which no more are read.

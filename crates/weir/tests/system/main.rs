@@ -60,3 +60,4 @@ mod subscriptions;
 mod tools;
 mod troubles;
 mod web;
+mod web_bounds;

@@ -368,7 +368,7 @@ fn readers_of_a_node_that_stops_are_told_so() {
 }
 
 /// Reads a socket to its close, and returns the close's code and reason.
-fn close_of(socket: &mut Socket) -> (u16, String) {
+pub fn close_of(socket: &mut Socket) -> (u16, String) {
     loop {
         if let Message::Close(frame) = socket.read().unwrap() {
             let frame = frame.expect("a reason");
