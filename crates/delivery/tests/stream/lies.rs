@@ -130,7 +130,8 @@ impl Lies {
     fn limit(&mut self) {
         let room = self.random.below(12) * 1_024;
         let bytes_max = self.store.memory().total + EVENT_GROWTH_MAX + room;
-        self.store.set_bytes_max(if self.is_one_in(3) { u64::MAX } else { bytes_max });
+        let bytes_max = if self.is_one_in(3) { u64::MAX } else { bytes_max };
+        self.store.set_bytes_max(bytes_max);
     }
 
     fn sweep(&mut self) {
