@@ -23,5 +23,9 @@ weir_plant::plants! {
         GrowthForgotten,
         /// An instrument that was defined anew is included at its old place too.
         OldPlaceFollowed,
+        /// An entry of an interest that has ended is the state of the next one.
+        EarlierInterestHeard,
+        /// A session goes on with work that it owes for.
+        DebtIgnored,
     }
 }

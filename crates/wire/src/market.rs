@@ -253,13 +253,13 @@ messages! {
         session_id: SessionId,
         /// The subscription's handle.
         handle: u32,
+        /// The reason.
+        reason: Reason,
         /// For `TooManySessionSlots` and `TooManySlots`, the slots that there would be with the
         /// subscription; else zero.
         slots_needed: u32,
         /// For these, the most slots that there may be; else zero.
         slots_max: u32,
-        /// The reason.
-        reason: Reason,
     }
 
     /// An instrument, sent before the first message that refers to it. Its symbol follows as a data

@@ -1,5 +1,6 @@
 //! Hostile subscribers of a flush thread: a session that stays within the gateway's default limits
-//! and costs the others as much as it can. It never reads.
+//! and costs the others steps. It never reads. What it wants, others want too, so that it adds no
+//! snapshots, and its queues hold states alone.
 //!
 //! It sends a thousand requests a second, which wait as at the gateway while earlier ones are
 //! carried out; the flush thread takes as many steps in a cycle as there.

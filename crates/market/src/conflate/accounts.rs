@@ -4,9 +4,11 @@
 //! A slot is one instrument of one subscription. A subscription claims the slots of all instruments
 //! that it matches when it begins, and releases each as it leaves the instrument.
 //!
-//! INVARIANT: an account with work is in the list of turns, once.
+//! INVARIANT: an account with work is in the list of turns or rests, once.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_types::Nanos;
 
 use super::fanout::Watcher;
 use super::subscription::SubscribeError;
@@ -66,7 +68,9 @@ pub(super) struct Account {
     slots_max: Option<u64>,
     /// Slots that subscriptions have claimed and not taken yet.
     pub(super) joining: u64,
-    /// Steps that were done in advance.
+    /// Slots that its subscribers have memory for.
+    pub(super) kept: u64,
+    /// Steps that were done in advance, which it rests for.
     pub(super) debt: u64,
     pub(super) subscriber_count: u32,
     /// True while the caller may add subscribers to it.
@@ -98,6 +102,8 @@ impl Account {
 pub(super) struct Accounts {
     accounts: Vec<Option<Account>>,
     turns: VecDeque<u32>,
+    /// Accounts that take no turn, by the ends of their rests, with the steps that each rests for.
+    resting: BTreeMap<(Nanos, u32), u64>,
     /// The sum of all accounts.
     total: Claims,
     /// The most slots of all accounts together; `None` without a limit.
@@ -140,6 +146,30 @@ impl Accounts {
 
     pub(super) fn has_turns(&self) -> bool {
         !self.turns.is_empty()
+    }
+
+    /// Has an account without a turn rest until this time.
+    pub(super) fn rest(&mut self, id: u32, until: Nanos) {
+        let account = self.get_mut(id);
+        account.is_listed = true;
+        let debt = account.debt;
+        self.resting.insert((until, id), debt);
+    }
+
+    /// The end of the next rest.
+    pub(super) fn rests_until(&self) -> Option<Nanos> {
+        self.resting.first_key_value().map(|((until, _), _)| *until)
+    }
+
+    /// Has the accounts whose rest is over take turns again. What they rested for is settled.
+    pub(super) fn end_rests(&mut self, now: Nanos) {
+        while let Some(rest) = self.resting.first_entry()
+            && rest.key().0 <= now
+        {
+            let ((_, id), debt) = rest.remove_entry();
+            self.get_mut(id).debt -= debt;
+            self.turns.push_back(id);
+        }
     }
 
     /// Takes the account whose turn it is.

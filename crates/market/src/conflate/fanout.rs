@@ -144,6 +144,12 @@ pub struct Fanout {
     pub(super) exact: HashMap<SymbolText, Vec<Watcher>, FxBuildHasher>,
     pub(super) accounts: Accounts,
     pub(super) interest: Vec<Interest>,
+    /// Wishes so far: starts and ends of interest.
+    wish_count: u64,
+    /// The wishes that the first stage is known to have taken.
+    answered: u64,
+    /// True when [`Fanout::note_answered`] tells which were taken.
+    has_answers: bool,
     pub(super) ended: Vec<EndedSubscription>,
     /// Subscribers with new entries since [`Fanout::take_ready`] last listed them.
     pub(super) ready: Vec<SubscriberId>,
@@ -163,6 +169,9 @@ impl Fanout {
             exact: HashMap::default(),
             accounts: Accounts::default(),
             interest: Vec::new(),
+            wish_count: 0,
+            answered: 0,
+            has_answers: false,
             ended: Vec::new(),
             ready: Vec::new(),
         }
@@ -172,6 +181,14 @@ impl Fanout {
     #[must_use]
     pub fn with_slots_max(mut self, slots_max: u64) -> Fanout {
         self.accounts.slots_max = Some(slots_max);
+        self
+    }
+
+    /// Has interest take effect when [`Fanout::note_answered`] says so, for a first stage on another
+    /// thread. Without it, interest is in force once it has been taken.
+    #[must_use]
+    pub fn with_answers(mut self) -> Fanout {
+        self.has_answers = true;
         self
     }
 
@@ -299,7 +316,9 @@ impl Fanout {
             Pattern::Prefix(_) | Pattern::All => None,
         };
         if let Some(instrument) = known {
-            self.check_overlap(id.0, instrument)?;
+            let is_leaving = self.is_leaving(id.0, instrument);
+            let overlap = self.check_overlap(id.0, instrument);
+            overlap.map_err(|error| if is_leaving { SubscribeError::Pending } else { error })?;
         }
         self.check_memory(account_id, id, needed)?;
         self.accounts.claim(account_id, u64::from(claimed))?;
@@ -367,6 +386,26 @@ impl Fanout {
         self.interest.drain(..)
     }
 
+    /// Notes how many starts and ends of interest the first stage has taken so far, since the
+    /// beginning. Entries that are applied from now on are from behind these.
+    pub fn note_answered(&mut self, count: u64) {
+        self.answered = self.answered.max(count);
+    }
+
+    /// Returns the number of starts and ends of interest that the first stage has not taken yet, as
+    /// far as is known.
+    #[must_use]
+    pub fn unanswered_count(&self) -> u64 {
+        self.wish_count.saturating_sub(self.answered)
+    }
+
+    /// Starts or ends interest; returns the number of wishes with this one.
+    pub(super) fn wish(&mut self, interest: Interest) -> u64 {
+        self.interest.push(interest);
+        self.wish_count += 1;
+        self.wish_count
+    }
+
     /// Takes the subscribers with new entries since the last call, so that the caller need not poll
     /// all of them: each may have a message now or at [`Fanout::next_due`].
     pub fn take_ready(&mut self, mut take: impl FnMut(SubscriberId)) {
@@ -384,6 +423,12 @@ impl Fanout {
     pub fn apply(&mut self, now: Nanos, entry: &Entry) {
         let kind = entry.body.kind();
         let Some(topic) = self.topics.get_mut(entry.instrument_id, kind) else { return };
+        // The first stage may still have served an earlier interest, which ended. Its entry is no
+        // state to begin from: changes between that end and this beginning are in none.
+        let is_foreign = self.has_answers && topic.begun_by > self.answered;
+        if is_foreign && !plant::is(Plant::EarlierInterestHeard) {
+            return;
+        }
         if kind.is_state() || entry.body == Body::OrdersSnapshot {
             topic.latest = Some(*entry);
         }

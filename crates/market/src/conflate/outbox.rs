@@ -162,6 +162,22 @@ impl Outbox {
         true
     }
 
+    /// Returns true when a slot of the instrument belongs to a group that has ended.
+    pub(super) fn has_ended_sibling(&self, instrument_id: InstrumentId) -> bool {
+        let Some(&head) = self.rings.get(&instrument_id) else { return false };
+        let mut slot = head;
+        loop {
+            let Slot { group, sibling, .. } = self.slots[slot as usize];
+            if self.group(group).is_some_and(|group| group.has_ended) {
+                return true;
+            }
+            slot = sibling;
+            if slot == head {
+                return false;
+            }
+        }
+    }
+
     /// Returns the changes of the entry that has been in the priority queue longest, as known so
     /// far.
     pub(super) fn oldest(&self) -> Option<MergedChanges> {

@@ -9,14 +9,14 @@
 //! | an instrument is redefined   | a sweep of each subscriber that has events of it queued |
 //!
 //! Sixteen looks at something that needs no change count as a step. Work that cannot be divided, a
-//! sweep or a change of a subscription's interval, is a debt: its account takes no turn until it is
-//! worked off.
+//! sweep or a change of a subscription's interval, is a debt: its account rests for a time in
+//! proportion before it takes another turn, whatever it has asked for meanwhile.
 //!
 //! Accounts take turns of [`TURN_STEPS`] steps, however many subscribers and requests they have.
 
 use weir_types::{InstrumentId, Nanos};
 
-use super::accounts::{AccountId, Departure, Job};
+use super::accounts::{Departure, Job};
 use super::conflator::Interest;
 use super::entry::{Entry, Kind, MergedChanges};
 use super::fanout::{Active, EndedSubscription, Fanout, Subscriber, Watcher};
@@ -32,6 +32,9 @@ const TURN_STEPS: usize = 64;
 const LOOKS_PER_STEP: usize = 16;
 /// The most subscriptions of one subscriber that may include the same instrument.
 const SUBSCRIPTIONS_OF_INSTRUMENT_MAX: u32 = 32;
+/// The rest of an account for each step that it owes, in nanoseconds: four times what a step takes,
+/// so that undivided work has at most a fifth of the thread.
+const REST_PER_STEP: u64 = 1_600;
 
 impl Fanout {
     /// Does at most `steps_max` steps of the work that requests and definitions have caused;
@@ -40,26 +43,45 @@ impl Fanout {
         let steps_max = if plant::is(Plant::CycleWithoutEnd) { usize::MAX } else { steps_max };
         let turn_steps = if plant::is(Plant::TurnWithoutEnd) { usize::MAX } else { TURN_STEPS };
         let mut done = 0;
+        self.accounts.end_rests(now);
         while done < steps_max
             && let Some(account) = self.accounts.next_turn()
         {
             done += self.take_turn(now, account, turn_steps.min(steps_max - done));
-            self.accounts.end_turn(account, self.instruments.place_count());
+            let owing = self.accounts.get_mut(account);
+            if plant::is(Plant::DebtIgnored) {
+                owing.debt = 0;
+            }
+            let debt = owing.debt;
+            if debt > 0 {
+                let rest = debt.saturating_mul(REST_PER_STEP);
+                self.accounts.rest(account, Nanos(now.0.saturating_add(rest)));
+            } else {
+                self.accounts.end_turn(account, self.instruments.place_count());
+            }
         }
         done
     }
 
-    /// Does all of the work that requests and definitions have caused.
+    /// Does all of the work that requests and definitions have caused, without rests.
     pub fn settle(&mut self, now: Nanos) {
         while self.has_steps() {
+            self.accounts.end_rests(Nanos(u64::MAX));
             self.advance(now, usize::MAX);
         }
     }
 
-    /// Returns true when [`Fanout::advance`] has work.
+    /// Returns true when [`Fanout::advance`] has work, now or after a rest.
     #[must_use]
     pub fn has_steps(&self) -> bool {
-        self.accounts.has_turns()
+        self.accounts.has_turns() || self.accounts.rests_until().is_some()
+    }
+
+    /// Returns the next time at which [`Fanout::advance`] has work, from `now` on; `None` when it has
+    /// none.
+    #[must_use]
+    pub fn next_steps(&self, now: Nanos) -> Option<Nanos> {
+        if self.accounts.has_turns() { Some(now) } else { self.accounts.rests_until() }
     }
 
     /// Returns true when the subscriptions of a subscriber include all instruments that they match.
@@ -103,11 +125,9 @@ impl Fanout {
     }
 
     fn take_turn(&mut self, now: Nanos, account: u32, steps_max: usize) -> usize {
-        let owing = self.accounts.get_mut(account);
-        let paid = owing.debt.min(steps_max as u64);
-        owing.debt -= paid;
-        let mut done = paid as usize;
+        let mut done = 0;
         while done < steps_max
+            && !self.owes(account)
             && let Some(job) = self.accounts.get_mut(account).jobs.front().copied()
         {
             let (steps, rest) = self.work(job, steps_max - done);
@@ -119,6 +139,7 @@ impl Fanout {
             }
         }
         while done < steps_max
+            && !self.owes(account)
             && let Some(watcher) = self.next_behind(account)
         {
             let (steps, is_done) = self.catch_up(now, watcher, steps_max - done);
@@ -128,6 +149,10 @@ impl Fanout {
             }
         }
         done
+    }
+
+    fn owes(&mut self, account: u32) -> bool {
+        self.accounts.get_mut(account).debt > 0 && !plant::is(Plant::DebtIgnored)
     }
 
     /// The account's next subscription that instruments wait for.
@@ -170,9 +195,12 @@ impl Fanout {
             let Some(slot) = subscriber.outbox.slot_of_group(group) else {
                 let mut looks = subscriber.outbox.sweep();
                 subscriber.outbox.remove_group(group);
+                let slot_count = subscriber.outbox.slot_count();
                 looks += subscriber.outbox.trim();
+                let freed = slot_count - subscriber.outbox.slot_count();
                 let active = subscriber.active[group as usize].take();
                 let active = active.expect("it was there above");
+                self.accounts.get_mut(account).kept -= u64::from(freed);
                 self.owe(account, looks);
                 self.forget_subscription(watcher, account, &active);
                 return (done + 1, None);
@@ -204,8 +232,11 @@ impl Fanout {
                 }
                 group += 1;
             } else {
+                let kept = u64::from(subscriber.outbox.slot_count());
                 self.subscribers[id as usize] = None;
-                self.accounts.get_mut(account).subscriber_count -= 1;
+                let account = self.accounts.get_mut(account);
+                account.kept -= kept;
+                account.subscriber_count -= 1;
                 return (done + 1, None);
             }
         }
@@ -305,11 +336,9 @@ impl Fanout {
         id: SubscriberId,
         count: usize,
     ) -> Result<(), SubscribeError> {
-        let slots_max = self.account(AccountId(account)).and_then(|progress| progress.slots_max);
-        let Some(max) = slots_max else { return Ok(()) };
-        let of_account = |one: &&Subscriber| one.account == account;
-        let all = self.subscribers.iter().flatten().filter(of_account);
-        let kept: u64 = all.map(|one| u64::from(one.outbox.slot_count())).sum();
+        let Some(account) = self.accounts.get(account) else { return Ok(()) };
+        let Some(max) = account.progress().slots_max else { return Ok(()) };
+        let kept = account.kept;
         let Some(Some(subscriber)) = self.subscribers.get(id.0 as usize) else { return Ok(()) };
         let needed = kept + count.saturating_sub(subscriber.outbox.free_count()) as u64;
         match needed > 2 * max + MEMORY_SLACK {
@@ -333,6 +362,12 @@ impl Fanout {
             true => Err(SubscribeError::TooManyOfInstrument(max)),
             false => Ok(()),
         }
+    }
+
+    /// Returns true when a subscription that has ended has still to leave the instrument.
+    pub(super) fn is_leaving(&self, id: u32, instrument: InstrumentId) -> bool {
+        let subscriber = self.subscribers.get(id as usize).and_then(Option::as_ref);
+        subscriber.is_some_and(|one| one.outbox.has_ended_sibling(instrument))
     }
 
     /// Takes a slot that the subscription has claimed, or claims one.
@@ -359,10 +394,15 @@ impl Fanout {
         let subscriber = self.there(id);
         let active = subscriber.active[group as usize].as_ref();
         let kind = active.expect("a watcher's subscription is there").terms.content.kind();
+        let slot_count = subscriber.outbox.slot_count();
         let slot = subscriber.outbox.add_slot(instrument, kind, group);
+        let (added, account) = (subscriber.outbox.slot_count() - slot_count, subscriber.account);
+        self.accounts.get_mut(account).kept += u64::from(added);
         let (place, latest) = self.topics.join(instrument, kind, Listener { subscriber: id, slot });
         if place == 0 {
-            self.interest.push(Interest { instrument_id: instrument, kind, is_wanted: true });
+            let wish = self.wish(Interest { instrument_id: instrument, kind, is_wanted: true });
+            let topic = self.topics.get_mut(instrument, kind).expect("a listener has joined it");
+            topic.begun_by = wish;
         }
         let subscriber = self.there(id);
         let added = subscriber.outbox.slot_mut(slot);
@@ -453,7 +493,7 @@ impl Fanout {
         let place = slot.topic_place;
         match self.topics.leave(instrument_id, kind, place) {
             Left::Nobody => {
-                self.interest.push(Interest { instrument_id, kind, is_wanted: false });
+                self.wish(Interest { instrument_id, kind, is_wanted: false });
             }
             Left::Others => {}
             Left::Moved(_) if plant::is(Plant::PlaceNotMoved) => {}
@@ -463,7 +503,7 @@ impl Fanout {
         }
     }
 
-    /// Has an account work off looks that were made at once.
+    /// Has an account rest for looks that were made at once.
     pub(super) fn owe(&mut self, account: u32, looks: usize) {
         self.accounts.get_mut(account).debt += (looks / LOOKS_PER_STEP) as u64;
         self.accounts.list(account);

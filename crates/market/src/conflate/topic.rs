@@ -27,6 +27,8 @@ pub(super) enum Left {
 #[derive(Clone, Debug)]
 pub(super) struct Topic {
     pub(super) listeners: Vec<Listener>,
+    /// The wish that began it: entries from before the first stage had taken that are not its own.
+    pub(super) begun_by: u64,
     /// The latest entry since the first listener joined: the snapshot for a new one.
     pub(super) latest: Option<Entry>,
 }
@@ -60,7 +62,7 @@ impl Topics {
         if *index == NONE {
             *index = self.free.pop().unwrap_or(self.topics.len() as u32);
             if *index as usize == self.topics.len() {
-                self.topics.push(Topic { listeners: Vec::new(), latest: None });
+                self.topics.push(Topic { listeners: Vec::new(), begun_by: 0, latest: None });
             }
         }
         let topic = &mut self.topics[*index as usize];

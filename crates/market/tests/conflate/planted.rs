@@ -26,6 +26,8 @@ const TESTS: &[(&str, fn())] = &[
         "nothing follows",
         sessions::nothing_follows_the_end_of_a_subscription_whose_messages_are_queued,
     ),
+    ("again", sessions::a_subscriber_that_comes_again_begins_behind_its_earlier_interest),
+    ("rests", sessions::a_session_rests_after_work_that_could_not_be_divided),
     ("queue", sessions::a_queue_does_not_grow_with_subscriptions_that_end_unread),
     ("late", policies::a_second_subscriber_begins_with_the_latest_state),
     ("random", random_sessions::from_one_seed),

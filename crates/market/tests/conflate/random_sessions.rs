@@ -84,6 +84,7 @@ struct World {
     accounts: [AccountId; 2],
     readers: Vec<Reader>,
     symbols: BTreeMap<InstrumentId, &'static str>,
+    now: Nanos,
 }
 
 impl World {
@@ -92,7 +93,8 @@ impl World {
             .with_slots_max(SLOTS_MAX);
         let accounts = [(); 2].map(|()| fanout.add_account(Some(SESSION_SLOTS_MAX)));
         let (books, symbols) = (Books::default(), BTreeMap::new());
-        let mut world = World { fanout, books, accounts, readers: Vec::new(), symbols };
+        let (readers, now) = (Vec::new(), Nanos(0));
+        let mut world = World { fanout, books, accounts, readers, symbols, now };
         [0, 1].into_iter().for_each(|session| world.enter(session));
         world
     }
@@ -120,8 +122,11 @@ impl World {
             Op::Change { id, size } => self.change(InstrumentId(id), size),
             Op::Poll { connection, room } => self.poll(connection, room),
             Op::Advance(steps) => {
-                let done = self.fanout.advance(Nanos(0), steps);
-                assert!(done == steps || done < steps && !self.fanout.has_steps());
+                // The rests of the last steps are over.
+                self.now = self.fanout.next_steps(self.now).unwrap_or(self.now);
+                let done = self.fanout.advance(self.now, steps);
+                let next = self.fanout.next_steps(self.now);
+                assert!(done == steps || done < steps && next.is_none_or(|next| next > self.now));
             }
         }
         self.take_ended();
@@ -262,8 +267,9 @@ impl World {
     /// Takes all steps, changes every instrument once more as its first state, and lets everyone
     /// read: each subscription ends with the quotes of all instruments that it matches.
     fn settle(&mut self) {
-        self.step(&Op::Advance(usize::MAX));
-        assert!(!self.fanout.has_steps());
+        while self.fanout.has_steps() {
+            self.step(&Op::Advance(usize::MAX));
+        }
         let ids: Vec<InstrumentId> = self.symbols.keys().copied().collect();
         for id in ids {
             self.change(id, 99);

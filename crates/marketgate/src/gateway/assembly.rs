@@ -231,6 +231,7 @@ impl Flush<'_> {
         let (local, entrance) = LocalDoor::new(wake.clone());
         let limits = DoorLimits { connections_max: section.connections_max, lobby: host.lobby };
         let agent = flush_agent(FlushParts {
+            index: u16::try_from(index).context("market_gateway.flush_threads: too many")?,
             shm,
             door,
             local: entrance,

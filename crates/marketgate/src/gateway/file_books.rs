@@ -65,7 +65,10 @@ impl Slots<FlushSlot> for Notices {
             FlushContent::Channel(_, state) => {
                 self.states.insert(channel, *state);
             }
-            FlushContent::Nothing | FlushContent::Entry(_) | FlushContent::NewSession => {}
+            FlushContent::Nothing
+            | FlushContent::Entry(_)
+            | FlushContent::NewSession
+            | FlushContent::Wished(..) => {}
         }
         true
     }

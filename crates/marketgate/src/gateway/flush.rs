@@ -47,13 +47,16 @@ const HEAR_MAX: u64 = 1_024;
 const MESSAGES_MAX: usize = 256;
 /// Steps of subscribing and leaving in one cycle: about 100 µs of the thread.
 const STEPS_MAX: usize = 256;
-/// Wishes without room in the ring at which no more steps are taken.
-const UNSAID_MAX: usize = 1_024;
+/// Wishes without an answer at which no more steps are taken: so many of other sessions may be in
+/// front of a session's own.
+const UNANSWERED_MAX: u64 = 1_024;
 /// The time until wishes without room are tried again, in nanoseconds.
 const UNSAID_INTERVAL: u64 = 100_000;
 
 /// The parts of the agent.
 pub struct FlushParts {
+    /// The thread's number, by which its wishes are answered.
+    pub index: u16,
     /// The source of connections.
     pub door: Door,
     /// The source of connections from the door over HTTP.
@@ -98,6 +101,7 @@ pub type FlushAgent = Listener<Subscribers>;
 
 /// The protocol of subscribers, the second stage of conflation, and the mirror.
 pub struct Subscribers {
+    index: u16,
     local: LocalEntrance,
     sessions: EventReader,
     hearing: RingReader<FlushSlot>,
@@ -144,6 +148,7 @@ pub fn flush_agent(parts: FlushParts) -> std::io::Result<FlushAgent> {
     };
     let instrument_id_max = InstrumentId(parts.instruments_max.saturating_sub(1));
     let protocol = Subscribers {
+        index: parts.index,
         local: parts.local,
         sessions: parts.definitions,
         hearing: parts.hearing,
@@ -151,7 +156,8 @@ pub fn flush_agent(parts: FlushParts) -> std::io::Result<FlushAgent> {
         unsaid: VecDeque::new(),
         updater: parts.updater,
         fanout: Fanout::new(instrument_id_max, parts.subscriptions_max)
-            .with_slots_max(parts.sessions.slots_max),
+            .with_slots_max(parts.sessions.slots_max)
+            .with_answers(),
         standings: Standings::new(parts.sessions),
         ended: Vec::new(),
         mirror: Mirror::new(parts.instruments_max),
@@ -176,7 +182,7 @@ impl Subscribers {
     /// Takes entries from the ring.
     fn take_entries(&mut self, links: &mut Links, now: Nanos) -> usize {
         let Subscribers { hearing, mirror, fanout, definitions, channels, shm, .. } = self;
-        let (times, probe) = (&mut self.times, &mut self.probe);
+        let (times, probe, index) = (&mut self.times, &mut self.probe, self.index);
         let (replayed, wall) = (&mut self.replayed, self.wall.wall_at(now));
         hearing.take(HEAR_MAX, |told| {
             mirror.take(told);
@@ -202,6 +208,10 @@ impl Subscribers {
                     });
                 }
                 FlushContent::NewSession => fanout.new_session(),
+                FlushContent::Wished(thread, count) if *thread == index => {
+                    fanout.note_answered(*count);
+                }
+                FlushContent::Wished(..) => {}
             }
         })
     }
@@ -217,8 +227,8 @@ impl Subscribers {
 
     /// Takes steps of subscribing and leaving; returns their number.
     fn take_steps(&mut self, links: &mut Links, now: Nanos) -> usize {
-        // Each step may add a wish, and their ring is read at the pace of the update stage.
-        if self.unsaid.len() >= UNSAID_MAX {
+        // Each step may add a wish, and these are taken at the pace of the update stage.
+        if self.fanout.unanswered_count() >= UNANSWERED_MAX {
             return 0;
         }
         let steps = self.fanout.advance(now, STEPS_MAX);
@@ -455,14 +465,16 @@ impl Protocol for Subscribers {
     }
 
     fn next_deadline(&self, _links: &Links, now: Nanos) -> Option<Nanos> {
-        let has_steps = self.fanout.has_steps() && self.unsaid.len() < UNSAID_MAX;
-        if self.hearing.has_more() || !self.hot.is_empty() || has_steps {
+        if self.hearing.has_more() || !self.hot.is_empty() {
             return Some(now);
         }
+        // An answer is an entry of the ring, which wakes the thread.
+        let is_answered = self.fanout.unanswered_count() < UNANSWERED_MAX;
+        let steps = self.fanout.next_steps(now).filter(|_| is_answered);
         let unsaid = (!self.unsaid.is_empty()).then_some(Nanos(now.0 + UNSAID_INTERVAL));
         let due = self.due.peek().map(|Reverse((at, _))| *at);
         let shm = self.shm.as_ref().and_then(|shm| shm.next_due(&self.fanout, now));
-        [due, shm, unsaid].into_iter().flatten().min()
+        [due, shm, unsaid, steps].into_iter().flatten().min()
     }
 
     fn next_inside(&mut self) -> Option<Stream> {

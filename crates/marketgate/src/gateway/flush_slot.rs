@@ -29,6 +29,9 @@ pub enum FlushContent {
     Channel(ChannelKey, State),
     /// A new session: the channel's sequence numbers restart.
     NewSession,
+    /// Wishes of a flush thread have been taken: so many of the thread with this number since the
+    /// start. The entries behind it are from behind these wishes.
+    Wished(u16, u64),
 }
 
 /// A slot of the ring. Its vectors keep their memory.

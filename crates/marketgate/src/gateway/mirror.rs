@@ -57,7 +57,7 @@ impl Mirror {
     /// Applies a slot; called for an entry before subscribers receive it.
     pub fn take(&mut self, told: &FlushSlot) {
         match &told.what {
-            FlushContent::Nothing | FlushContent::Define(_) => {}
+            FlushContent::Nothing | FlushContent::Define(_) | FlushContent::Wished(..) => {}
             FlushContent::Entry(entry) => self.take_entry(entry, told),
             FlushContent::Channel(_, state) => {
                 let index = usize::from(told.channel);

@@ -70,6 +70,8 @@ enum Notice {
     Define(ChannelIndex, Definition),
     Channel(ChannelIndex, ChannelKey, State),
     NewSession(ChannelIndex),
+    /// So many wishes of a flush thread have been taken.
+    Wished(u16, u64),
 }
 
 /// The update stage's end of a flush thread's queue of interest changes.
@@ -86,6 +88,8 @@ pub struct UpdateStage<D = RingWriter<FlushSlot>> {
     door: D,
     wakes: Vec<Wake>,
     wishes: Vec<InterestReceiver>,
+    /// The number of wishes taken of each flush thread.
+    wished: Vec<u64>,
     /// The flush thread whose wishes are taken next.
     next_wishes: usize,
     /// The entries up to the last snapshot that the wishes taken last have queued.
@@ -147,6 +151,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
             notices: VecDeque::new(),
             door: parts.door,
             wakes: parts.wakes,
+            wished: vec![0; parts.wishes.len()],
             wishes: parts.wishes,
             next_wishes: 0,
             snapshots_ahead: 0,
@@ -214,7 +219,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
     /// The time of the next [`UpdateStage::turn`] with work even if nothing arrives.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        let is_held = self.reporter.conflator.queue_len() > 0;
+        let is_held = self.reporter.conflator.queue_len() > 0 || !self.notices.is_empty();
         let retry = is_held.then_some(Nanos(self.turned_at.0.saturating_add(RETRY_INTERVAL)));
         self.reporter.conflator.next_due().into_iter().chain(retry).min()
     }
@@ -248,6 +253,8 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
             match self.wishes[index].pop() {
                 Ok(interest) => {
                     (taken, empty) = (taken + 1, 0);
+                    self.wished[index] += 1;
+                    self.answer(index);
                     cost += 1 + self.wish(now, &interest) / LOOKS_PER_WISH;
                 }
                 Err(_) => empty += 1,
@@ -257,6 +264,20 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
             self.snapshots_ahead = self.reporter.conflator.queue_len();
         }
         taken
+    }
+
+    /// Has a flush thread told how many of its wishes were taken, in front of all entries that are
+    /// sent from now on.
+    fn answer(&mut self, index: usize) {
+        let (thread, now_taken) = (index as u16, self.wished[index]);
+        let waiting = self.notices.iter_mut().find_map(|notice| match notice {
+            Notice::Wished(of, count) if *of == thread => Some(count),
+            _ => None,
+        });
+        match waiting {
+            Some(count) => *count = now_taken,
+            None => self.notices.push_back(Notice::Wished(thread, now_taken)),
+        }
     }
 
     /// Takes a change of interest; returns the number of queued items that were looked at.
@@ -460,6 +481,7 @@ impl Notice {
             Notice::Define(channel, definition) => (channel, FlushContent::Define(definition)),
             Notice::Channel(channel, key, state) => (channel, FlushContent::Channel(key, state)),
             Notice::NewSession(channel) => (channel, FlushContent::NewSession),
+            Notice::Wished(thread, count) => (0, FlushContent::Wished(thread, count)),
         };
     }
 }

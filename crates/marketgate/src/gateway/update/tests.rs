@@ -228,18 +228,57 @@ fn a_change_of_the_market_waits_for_a_bounded_number_of_snapshots() {
     let update = Update { instrument_id, sequence, ts_event, action };
     stage.update(&origin(ChannelKey::default(), 2_000_000, false), update);
     let mut at = 2_000_000;
-    while stage.door.heard.len() < SUBSCRIBED as usize + 1 {
+    let is_entry = |told: &&FlushSlot| matches!(told.what, FlushContent::Entry(_));
+    let entries = |stage: &UpdateStage<Narrow>| stage.door.heard.iter().filter(is_entry).count();
+    while entries(&stage) < SUBSCRIBED as usize + 1 {
         at += 1_000;
         let before = stage.door.heard.len();
         turn(&mut stage, at);
         assert!(stage.door.heard.len() > before, "{before} and no more");
-        let is_held = stage.reporter.conflator.queue_len() > 0;
+        let is_held = stage.reporter.conflator.queue_len() > 0 || !stage.notices.is_empty();
         assert_eq!(is_held, stage.next_due().is_some_and(|due| due.0 <= at + RETRY_INTERVAL));
     }
     let is_change = |told: &FlushSlot| match &told.what {
         FlushContent::Entry(entry) => !entry.is_snapshot && entry.merged.change_count == 1,
         _ => false,
     };
-    let place = stage.door.heard.iter().position(is_change).expect("the change was told");
+    let mut told = stage.door.heard.iter().filter(is_entry);
+    let place = told.position(is_change).expect("the change was told");
     assert!(place <= WISHES_PER_TURN, "behind {place} snapshots");
+    // Each snapshot is behind the answer to its wish, whose number it has here.
+    let mut answered = 0;
+    for told in &stage.door.heard {
+        match &told.what {
+            FlushContent::Wished(0, count) => answered = *count,
+            FlushContent::Entry(entry) if entry.is_snapshot => {
+                assert!(u64::from(entry.instrument_id.0) <= answered, "{entry:?}");
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(answered, u64::from(SUBSCRIBED));
+}
+
+#[test]
+fn a_notice_without_room_is_told_again_without_a_packet() {
+    let (mut wishes, taken) = RingBuffer::new(1);
+    let (instrument_id, kind) = (InstrumentId(1), Kind::Trades);
+    wishes.push(Interest { instrument_id, kind, is_wanted: true }).expect("there is room");
+    let mut stage = UpdateStage::new(UpdateParts {
+        books: BooksConfig { instruments_max: 2, ..BooksConfig::default() },
+        batch_max: BATCH_MAX,
+        conflator: ConflatorConfig::default(),
+        door: Narrow::default(),
+        wakes: Vec::new(),
+        wishes: vec![taken],
+        when_full: WhenFull::Merge,
+        post: None,
+        probe: UpdateProbe::default(),
+    });
+    stage.turn(Nanos(7));
+    assert_eq!(stage.next_due(), Some(Nanos(7 + RETRY_INTERVAL)), "the answer had no room");
+    stage.door.room = 1;
+    stage.turn(Nanos(7 + RETRY_INTERVAL));
+    assert!(matches!(stage.door.heard[..], [FlushSlot { what: FlushContent::Wished(0, 1), .. }]));
+    assert_eq!(stage.next_due(), None);
 }
