@@ -93,12 +93,9 @@ impl<D: Disk> Broker<D> {
 
     fn add(&mut self, name: &Name, kind: Kind, terms: &Terms, now: Nanos) -> Change {
         self.now = self.now.max(now);
-        let (limit, longest) = (self.config.quota, self.config.expire_after);
-        let (mut quota, mut expire_after) =
-            (terms.quota.unwrap_or(limit), terms.expire_after.unwrap_or(longest));
-        if !plant::is(Plant::TermsNotCapped) {
-            (quota, expire_after) = (quota.within(limit), expire_after.min(longest));
-        }
+        let quota = terms.quota.unwrap_or(self.config.quota);
+        let expire_after = terms.expire_after.unwrap_or(self.config.expire_after);
+        let (quota, expire_after) = self.within_limits(quota, expire_after);
         self.insert(Subscription {
             name: name.clone(),
             kind,
@@ -111,6 +108,14 @@ impl<D: Disk> Broker<D> {
             may_have_lost: false,
         });
         self.saver.changed_now()
+    }
+
+    /// Returns terms with nothing in them above the configuration's.
+    pub(crate) fn within_limits(&self, quota: Quota, expire_after: Nanos) -> (Quota, Nanos) {
+        if plant::is(Plant::TermsNotCapped) {
+            return (quota, expire_after);
+        }
+        (quota.within(self.config.quota), expire_after.min(self.config.expire_after))
     }
 
     /// Puts a subscription into a free slot.
@@ -308,20 +313,20 @@ impl<D: Disk> Broker<D> {
             let is_gone = !subscription.is_attached() && away >= subscription.expire_after;
             let is_in_grace = self.is_in_grace(subscription, away);
             match subscription.status {
-                Status::Live if is_gone && is_in_grace => {
-                    lapsing_count += 1;
-                    continue;
-                }
-                Status::Live if is_gone => {
+                Status::Live if is_gone && !is_in_grace => {
                     let name = subscription.name.clone();
                     self.end(id, Status::Expired);
                     self.counters.expired += 1;
                     self.notices.push(Notice::Expired { name });
                 }
-                Status::Live => {
-                    let Some(reason) = self.over_quota(subscription) else { continue };
-                    self.evict_at(id, reason);
-                }
+                // The grace lifts no quota.
+                Status::Live => match self.over_quota(subscription) {
+                    Some(reason) => self.evict_at(id, reason),
+                    None => {
+                        lapsing_count += u64::from(is_gone);
+                        continue;
+                    }
+                },
                 // A client that comes back is told of the end for as long again.
                 _ if is_gone => {
                     self.remove(id);

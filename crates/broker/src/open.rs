@@ -160,6 +160,8 @@ impl<D: Disk> Broker<D> {
             if row.detached_at == ATTACHED {
                 row.detached_at = self.now;
             }
+            // The configuration may have had higher limits before.
+            (row.quota, row.expire_after) = self.within_limits(row.quota, row.expire_after);
             let is_queue = matches!(row.kind, crate::table::RowKind::Queue { .. });
             row.may_have_lost |= may_have_lost && is_queue && row.status == Status::Live;
             self.insert(Subscription::from_row(row));

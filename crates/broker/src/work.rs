@@ -127,6 +127,8 @@ impl<D: Disk> Broker<D> {
         }
         let emptied = if self.is_due() { None } else { self.emptiest() };
         if !self.is_due() && emptied.is_none() {
+            // Nothing waits for a file any more.
+            self.no_file_until = None;
             return Ok(0);
         }
         let Some(file) = self.spill.open_file(self.config.file_bytes) else {

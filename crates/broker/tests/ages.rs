@@ -8,8 +8,8 @@ mod support;
 
 use support::{body, config, mark, name, settle, topic};
 use weir_broker::{
-    Broker, Config, Durability, Notice, PublishOutcome, PublishTimes, Quota, SubscriptionError,
-    Terms,
+    Broker, Config, Durability, EvictReason, Notice, PublishOutcome, PublishTimes, Quota,
+    SubscriptionError, Terms,
 };
 use weir_io::SimDisk;
 use weir_types::Nanos;
@@ -117,6 +117,50 @@ pub(crate) fn a_subscription_that_is_due_to_expire_has_its_time_of_grace() {
     assert_eq!(broker.holdings().lapsing, 0);
     let told = broker.attach(&name(1), Nanos(3_500_000));
     assert!(matches!(told, Err(SubscriptionError::Expired { .. })), "{told:?}");
+}
+
+#[test]
+fn a_subscription_in_its_time_of_grace_keeps_to_its_quota() {
+    let mut config = config(Durability::Disk);
+    config.expire_grace = Nanos(500_000);
+    let disk = SimDisk::new(7);
+    let mut broker = open(&config, &disk, Nanos(1));
+    let quota = Quota { messages_max: 2, ..Quota::default() };
+    let terms = Terms { quota: Some(quota), expire_after: Some(Nanos(1)), ..Terms::default() };
+    let _saved_below = broker.create_on(&name(1), topic(1), terms, Nanos(1)).unwrap();
+    settle(&mut broker, 100).unwrap();
+    for record in 1..=10 {
+        let at = mark(1, record);
+        let published = broker.publish(topic(1), at, &body(topic(1), at), Nanos(100));
+        assert!(matches!(published, Ok(PublishOutcome::Taken(_))), "{published:?}");
+        assert_eq!(broker.holdings().lapsing, 1);
+    }
+    settle(&mut broker, 101).unwrap();
+    let reason = EvictReason::Messages;
+    assert_eq!(broker.take_notices(), [Notice::Evicted { name: name(1), reason }]);
+    assert_eq!(broker.holdings().lapsing, 0);
+}
+
+#[test]
+fn a_start_with_lower_limits_reduces_the_terms_of_subscriptions() {
+    let mut config = config(Durability::Disk);
+    let mut disk = SimDisk::new(7);
+    let mut broker = subscribed(&config, &disk);
+    let _saved_below = broker.create_token(&name(2), b"", &Terms::default(), Nanos(1)).unwrap();
+    config.quota = Quota { bytes_max: u64::MAX, messages_max: 1, age_max: Nanos(300) };
+    config.expire_after = Nanos(1_000);
+    reopen(&mut broker, &config, &mut disk, FAR);
+    let bytes_max = Quota::default().bytes_max;
+    let lower = Quota { bytes_max, ..config.quota };
+    for number in [1, 2] {
+        let row = broker.look(&name(number)).unwrap().row;
+        assert_eq!((row.quota, row.expire_after), (lower, config.expire_after));
+    }
+    // A later start with higher limits finds the reduced ones.
+    (config.quota, config.expire_after) = (Quota::default(), Nanos(1 << 60));
+    reopen(&mut broker, &config, &mut disk, FAR);
+    let row = broker.look(&name(1)).unwrap().row;
+    assert_eq!((row.quota, row.expire_after), (lower, Nanos(1_000)));
 }
 
 #[test]

@@ -499,3 +499,17 @@ pub(crate) fn nothing_is_written_behind_what_an_eviction_lost_before_that_is_sav
     assert_eq!(starts[0], b"WEIR", "the table first: {starts:?}");
     assert!(starts.contains(&b"WBLK".to_vec()), "then the message: {starts:?}");
 }
+
+#[test]
+fn a_broker_whose_messages_are_gone_lacks_no_descriptor() {
+    let (mut broker, disk) = open(&config(Durability::Disk));
+    make(&mut broker, 1, None);
+    disk.set_shortage(Shortage { lacks_descriptors: true, ..Shortage::default() });
+    let _no = publish(&mut broker, 1, 1);
+    broker.do_work(Nanos(1_000)).unwrap();
+    assert!(broker.lacks_descriptor());
+    let hold = attach(&mut broker, 1);
+    assert_eq!(take(&mut broker, hold, 5), [1]);
+    broker.do_work(Nanos(1_001)).unwrap();
+    assert!(!broker.lacks_descriptor(), "no message waits for a file");
+}
