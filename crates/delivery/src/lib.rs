@@ -34,6 +34,7 @@ pub mod index;
 pub mod ingest;
 pub mod memory;
 pub mod model;
+mod new_orders;
 pub mod page;
 pub mod plant;
 mod records;

@@ -211,6 +211,47 @@ fn what_is_wrong_in_a_row_is_told_by_its_number_and_changes_nothing() {
 }
 
 #[test]
+fn a_batch_gives_a_new_record_to_one_order() {
+    let plain = BatchFlags::default();
+    let of_other = |seq, rec| {
+        let mut record = record(seq, rec);
+        record.row.order_id = OrderId::new(SOURCE, Rec(99));
+        record
+    };
+    let cases = [
+        (vec![record(10, 5), of_other(11, 5)], 2),
+        (vec![record(10, 5), record(10, 6), of_other(11, 5)], 3),
+        (vec![record(10, 6), record(11, 4), record(12, 5), of_other(13, 4)], 4),
+    ];
+    for (rows, row_no) in cases {
+        let (mut stream, mut store) = opened();
+        let taken = offer(&mut stream, &mut store, 2, 1, plain, &rows);
+        assert_eq!(refusal(taken), (Reason::OrderIdChanged, 2, row_no));
+        assert_eq!(store.head(), ChangeId::START);
+        // A replay takes a batch that an earlier version took.
+        let head = SourceBatch {
+            batch_no: BatchNo(2),
+            sending_time: Nanos(1),
+            session_id: SESSION,
+            epoch: Epoch(1),
+            source_id: SOURCE,
+            flags: plain,
+        };
+        let mut entry = Vec::new();
+        let rows = rows.iter().map(|it| (it.row, &it.attributes[..]));
+        weir_wire::dialogue::put_source_batch(&head, rows, &mut entry);
+        assert_eq!(stream.replay(&entry, &mut store), Ok(()));
+    }
+    // The same order may change, and the tombstone of an unknown record gives it to nobody.
+    let (mut stream, mut store) = opened();
+    let mut tombstone = of_other(12, 7);
+    tombstone.row.flags = RowFlags::TOMBSTONE;
+    let rows = [record(10, 5), record(10, 6), record(11, 5), tombstone, record(13, 7)];
+    let taken = offer(&mut stream, &mut store, 2, 1, plain, &rows);
+    assert!(matches!(taken, BatchOutcome::Stands(_)), "{taken:?}");
+}
+
+#[test]
 fn a_record_number_far_ahead_refuses_its_batch_and_changes_nothing() {
     let plain = BatchFlags::default();
     let (mut stream, mut store) = opened();

@@ -6,7 +6,7 @@ use crate::{lies, room};
 
 #[test]
 fn every_planted_bug_of_a_stream_is_found() {
-    let cases: [(Plant, fn()); Plant::ALL.len()] = [
+    let cases: [(Plant, fn()); 8] = [
         (
             Plant::NumbersUnbounded,
             lies::numbers_at_the_ends_of_their_types_are_refused_by_their_field,
@@ -35,7 +35,8 @@ fn every_planted_bug_of_a_stream_is_found() {
         ),
     ];
     let planted: Vec<Plant> = cases.iter().map(|(bug, _)| *bug).collect();
-    assert_eq!(planted, Plant::ALL);
+    // Those before are of routers.
+    assert_eq!(planted, Plant::ALL[Plant::NumbersUnbounded as usize..]);
     for (bug, test) in cases {
         test();
         plant::set(Some(bug));

@@ -217,7 +217,9 @@ impl KeepSettings {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::Nanos;
+    use weir_delivery::ROW_LEN;
+    use weir_types::{Nanos, Rec};
+    use weir_wire::delivery::row_offset_of;
 
     use super::*;
     use crate::simulated_core::{SOURCE, SimulatedCore, frame_of};
@@ -273,6 +275,27 @@ mod tests {
         // The core sends all again, and the next start has it.
         log(&keep, entries(&mut SimulatedCore::default()));
         assert_eq!(start(&keep).source_stores[0].store.live_count(), 2);
+    }
+
+    /// Versions before times had a bound took any, as that of an order that never expires.
+    #[test]
+    fn a_start_takes_the_log_of_a_version_that_had_no_bound_of_times() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let keep = KeepSettings::in_dir(dir.path());
+        let mut core = SimulatedCore::default();
+        log(&keep, entries(&mut core));
+        let mut batch = core.insert(3);
+        for field in ["transact_time", "created_time", "expire_time"] {
+            // The row is followed by the length of its attributes.
+            let at = batch.len() - 2 - ROW_LEN + row_offset_of(field);
+            batch[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+        }
+        log(&keep, vec![batch]);
+        let recovered = start(&keep);
+        let source = &recovered.source_stores[0];
+        assert_eq!((source.store.live_count(), &source.failure), (3, &None));
+        let row = source.store.get(Rec(3)).expect("it is live");
+        assert_eq!(row.expire_time, Nanos(u64::MAX));
     }
 
     #[cfg(feature = "planted")]
