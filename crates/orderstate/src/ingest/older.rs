@@ -11,6 +11,11 @@ use crate::cold::ColdAgent;
 impl<D: Disk> SourceStore<D> {
     /// Sends a bounded number of new changes; returns true when there are more.
     pub(super) fn feed_cold(&mut self, now: Nanos) -> bool {
+        #[cfg(test)]
+        {
+            let breaks = self.feed_breaks_at.take_if(|at| *at == self.stream.next_batch_no());
+            assert!(breaks.is_none(), "feeding the archive breaks an invariant");
+        }
         let waits = self.waits_for_epoch();
         let Some(cold) = &mut self.cold else { return false };
         if waits {
@@ -59,16 +64,18 @@ impl<D: Disk> SourceStores<D> {
         // Every source is served, whether or not earlier ones have more.
         self.source_stores
             .iter_mut()
-            .filter_map(|source_store| source_store.feed_cold(now).then_some(()))
-            .count()
-            > 0
+            .map(|source_store| source_store.guard(|source| source.feed_cold(now)).unwrap_or(true))
+            .fold(false, |has_more, more| has_more | more)
     }
 
     /// Passes the archives' pages to readers; returns their number.
     pub fn take_older_pages(&mut self) -> usize {
         let kept = self.source_stores.iter_mut();
         kept.filter_map(|source_store| {
-            Some(source_store.cold.as_mut()?.take_answers(&mut source_store.desk))
+            let take = |source: &mut SourceStore<D>| {
+                Some(source.cold.as_mut()?.take_answers(&mut source.desk))
+            };
+            source_store.guard(take).unwrap_or(Some(1))
         })
         .sum()
     }
@@ -77,7 +84,9 @@ impl<D: Disk> SourceStores<D> {
     pub fn ask_for_older(&mut self) -> usize {
         let kept = self.source_stores.iter_mut();
         kept.filter_map(|source_store| {
-            Some(source_store.cold.as_mut()?.ask(&mut source_store.desk))
+            let ask =
+                |source: &mut SourceStore<D>| Some(source.cold.as_mut()?.ask(&mut source.desk));
+            source_store.guard(ask).unwrap_or(Some(1))
         })
         .sum()
     }

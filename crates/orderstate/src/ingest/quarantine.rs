@@ -12,6 +12,10 @@
 //! An operator's reset does as a broken invariant, on a source that works too, and forgets how far
 //! places and record numbers had come. It is an entry of the log, so that a start does the same.
 //!
+//! Broken invariants of these steps are caught: requests, the ends of full resends, feeding the
+//! archive and passing its pages on, answers to replicas. Those of snapshots, of pages for readers
+//! and of the archives' thread still end the node.
+//!
 //! A broken invariant is caught as a panic. The store that it may have left half changed is dropped
 //! unread: the source goes on with an empty one.
 
@@ -38,29 +42,55 @@ pub(super) struct SourceFailure {
     pub(super) is_of_log: bool,
 }
 
+/// A step that broke an invariant: its source has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BrokenStep {
+    /// The connection that had the source open, and has been told.
+    pub(super) told: Option<u64>,
+}
+
 impl<D: Disk> SourceStore<D> {
-    /// Runs a step for an outside core; `None` when the step broke an invariant, and the source has
-    /// failed. The node's own partition and followed sources are not caught: their invariants are
-    /// the node's.
-    pub(super) fn guard<T>(&mut self, step: impl FnOnce(&mut SourceStore<D>) -> T) -> Option<T> {
+    /// Runs a step for an outside core. The node's own partition and followed sources are not
+    /// caught: their invariants are the node's.
+    ///
+    /// # Errors
+    /// [`BrokenStep`].
+    pub(super) fn guard<T>(
+        &mut self,
+        step: impl FnOnce(&mut SourceStore<D>) -> T,
+    ) -> Result<T, BrokenStep> {
         if self.own.is_some() || self.following.is_some() {
-            return Some(step(self));
+            return Ok(step(self));
         }
-        match catch_unwind(AssertUnwindSafe(|| step(self))) {
-            Ok(done) => Some(done),
-            Err(panic) => {
-                self.fail(text_of(panic.as_ref()));
-                None
-            }
-        }
+        let done = catch_unwind(AssertUnwindSafe(|| step(self)));
+        done.map_err(|panic| BrokenStep { told: self.fail(text_of(panic.as_ref())) })
     }
 
-    /// Goes on with an empty store, which asks for a full resend.
-    pub(super) fn fail(&mut self, why: String) {
+    /// Goes on with an empty store, which asks for a full resend. Returns the connection that has
+    /// been told.
+    fn fail(&mut self, why: String) -> Option<u64> {
         let source = self.source();
         tracing::error!(%source, why, "a source has failed: its core has to send all again");
+        let writer = self.stream.writer();
         self.begin_empty();
         self.failure = Some(SourceFailure { why, is_of_log: false });
+        writer
+    }
+
+    /// Answers a request that broke an invariant: `taken_len` bytes of the connection's window are
+    /// free again, and it is told of the failure once.
+    pub(super) fn refuse_broken(
+        &mut self,
+        broken: BrokenStep,
+        (connection, session_id): (u64, SessionId),
+        taken_len: usize,
+    ) {
+        if broken.told == Some(connection) {
+            let bytes = Vec::new();
+            self.say(IngestAnswer { connection, bytes, taken_len, is_refusal: false });
+        } else {
+            self.refuse(connection, session_id, taken_len);
+        }
     }
 
     /// Goes on with an empty store that takes nothing: the log's state on the medium is unknown.

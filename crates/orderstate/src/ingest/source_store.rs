@@ -63,6 +63,9 @@ pub struct SourceStore<D: Disk = ThreadDisk> {
     pub(super) failure: Option<SourceFailure>,
     /// True when a snapshot under way ended with a failure, of which its writer is to be told.
     pub(super) gives_up_snapshot: bool,
+    /// The number of the batch that is due when feeding the archive breaks an invariant.
+    #[cfg(test)]
+    pub(super) feed_breaks_at: Option<BatchNo>,
 }
 
 /// A snapshot of a store under way.
@@ -181,6 +184,8 @@ impl<D: Disk> SourceStore<D> {
             snapshot_every: parts.snapshot_every,
             failure: parts.failure.map(|why| SourceFailure { why, is_of_log: false }),
             gives_up_snapshot: false,
+            #[cfg(test)]
+            feed_breaks_at: None,
         }
     }
 
@@ -281,9 +286,17 @@ impl<D: Disk> SourceStore<D> {
         if is_of_log && taken_len > 0 {
             return self.refuse(connection, session_id, taken_len);
         }
-        let done = self.guard(|source| source.carry_out_now(request, now));
-        if done.is_none() && taken_len > 0 {
-            self.refuse(connection, session_id, taken_len);
+        let is_batch = matches!(request.what, StoreRequest::Batch(_));
+        match self.guard(|source| source.carry_out_now(request, now)) {
+            // Sent now, since the next batch may end as many orders as the store retains. The batch
+            // is answered, so that a failure here frees nothing of the window again.
+            Ok(()) if is_batch => {
+                let _ = self.guard(|source| source.feed_cold(now));
+            }
+            Err(broken) if taken_len > 0 => {
+                self.refuse_broken(broken, (connection, session_id), taken_len);
+            }
+            Ok(()) | Err(_) => {}
         }
     }
 
@@ -294,11 +307,7 @@ impl<D: Disk> SourceStore<D> {
             StoreRequest::Follow(follow) => self.follow(connection, follow, now),
             StoreRequest::Open(open) => self.open(connection, &open, now),
             StoreRequest::Reset(reset) => self.reset(connection, &reset, now),
-            StoreRequest::Batch(frame) => {
-                self.batch(connection, frame, now);
-                // Sent now, since the next batch may end as many orders as the store retains.
-                self.feed_cold(now);
-            }
+            StoreRequest::Batch(frame) => self.batch(connection, frame, now),
         }
     }
 
@@ -450,7 +459,7 @@ impl<D: Disk> SourceStore<D> {
             assert!(port.answers.push(answer).is_ok(), "room was found before");
             done += 1;
         }
-        done + self.give(now, port)
+        done + self.guard(|source| source.give(now, port)).unwrap_or(1)
     }
 
     /// Returns true when enough is new in the log for a snapshot.

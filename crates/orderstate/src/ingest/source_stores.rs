@@ -119,7 +119,7 @@ impl<D: Disk> SourceStores<D> {
         let mut done = 0;
         for source_store in &mut self.source_stores {
             done += source_store.tend(now);
-            source_store.feed_cold(now);
+            done += usize::from(source_store.guard(|source| source.feed_cold(now)).is_err());
         }
         done += self.take_updates();
         done += self.take_requests(now);

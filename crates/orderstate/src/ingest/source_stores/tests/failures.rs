@@ -19,6 +19,8 @@ struct Said {
     acks: Vec<(PartitionId, u64)>,
     refusals: Vec<(PartitionId, Reason)>,
     resets: Vec<SourceReset>,
+    /// The bytes of windows that were freed.
+    taken_len: usize,
 }
 
 /// The stores, with one of them on a simulated disk or none.
@@ -46,6 +48,7 @@ impl<D: Disk> Stores<D> {
             self.now += 1_000;
             self.stores.work(Nanos(self.now));
             while let Ok(answer) = self.port.answers.pop() {
+                said.taken_len += answer.taken_len;
                 said.hear(&answer.bytes);
             }
         }
@@ -217,6 +220,36 @@ fn a_source_that_breaks_an_invariant_is_quarantined_and_comes_back_with_a_resend
     let said = rig.run(full_resend(SLOW, 2, 5));
     assert_eq!((said.acks.last(), rig.slow()), (Some(&(SLOW, 1)), (true, false, None)));
     assert_eq!(rig.stores.store_of(SLOW).map(OrderStore::ended_count), Some(5));
+}
+
+/// A failure behind a batch freed the connection's window twice, which ended the ingest thread.
+#[test]
+fn a_batch_that_breaks_an_invariant_frees_its_window_once_and_its_core_is_told_once() {
+    for breaks_behind in [false, true] {
+        let mut rig: Stores<SimDisk> = Stores::of([SLOW, QUICK].map(passing).into());
+        let _ = rig.run(full_resend(SLOW, 1, 3));
+        let request = if breaks_behind { next(SLOW, 1, 2) } else { broken(SLOW) };
+        if breaks_behind {
+            rig.stores.source_stores[0].feed_breaks_at = Some(BatchNo(3));
+        }
+        let StoreRequest::Batch(frame) = &request.what else { panic!("{request:?}") };
+        let len = frame.len();
+        let said = rig.run(vec![request]);
+        assert_eq!((said.taken_len, said.acks.len()), (len, usize::from(breaks_behind)));
+        assert_eq!(said.refusals, [(SLOW, Reason::ResendNeeded)]);
+        assert_eq!((rig.slow().0, rig.slow().1), (false, true));
+    }
+}
+
+#[test]
+fn a_source_whose_archive_cannot_be_fed_is_quarantined_alone() {
+    let mut rig: Stores<SimDisk> = Stores::of([SLOW, QUICK].map(passing).into());
+    let _ = rig.run(full_resend(SLOW, 1, 3));
+    let _ = rig.run(full_resend(QUICK, 1, 3));
+    rig.stores.source_stores[0].feed_breaks_at = Some(BatchNo(2));
+    let said = rig.run(vec![next(QUICK, 1, 2)]);
+    assert!(said.is_refused_for(Reason::ResendNeeded), "{said:?}");
+    assert_eq!((said.acks, rig.slow().1), (vec![(QUICK, 2)], true));
 }
 
 /// A failed write or sync of one source's log ended the node, and trading with it.
