@@ -23,6 +23,7 @@ use crate::newest::NewestSegments;
 use crate::open::Open;
 use crate::plant::{self, Plant};
 use crate::segment::{BLOCK_ENTRIES_MAX, Header, PART_SUFFIX, Segment, parse_name};
+use crate::served;
 use crate::writer::{SegmentError, SegmentWriter, open_segment, visit_keys};
 
 /// The configuration of an archive.
@@ -156,6 +157,10 @@ const NUMBER_START: u32 = 1 << 20;
 /// The most ended epochs that are known; places of older ones are refused.
 const PAST_EPOCHS_MAX: usize = 1_024;
 
+/// The time of work after which the archive's time is written although the archive was not stopped:
+/// a crash takes no more of it. An hour.
+const NOTE_EVERY: Nanos = Nanos(3_600 * 1_000_000_000);
+
 /// A segment with its number in the order of history; a merged segment has that of its last input.
 #[derive(Clone, Debug)]
 pub(crate) struct NumberedSegment {
@@ -263,6 +268,8 @@ pub struct Archive<D> {
     /// The time of the last call of [`Archive::work`], and of the first one since the opening.
     clock: Nanos,
     first_clock: Nanos,
+    /// The time of this opening at which the archive's time was last written.
+    noted_at: Nanos,
     /// The number of the last segment closed.
     last_number: u32,
     pub(crate) merge: Option<Merge>,
@@ -301,6 +308,7 @@ impl<D: Disk> Archive<D> {
             scratch: Vec::new(),
             clock: Nanos(0),
             first_clock: Nanos(0),
+            noted_at: Nanos(0),
             last_number: NUMBER_START,
             merge: None,
             holds: BTreeMap::new(),
@@ -315,7 +323,8 @@ impl<D: Disk> Archive<D> {
         let found = archive.list(&mut report)?;
         archive.chain(found, &mut report)?;
         let closed = archive.segments().map(|segment| segment.header.closed_at);
-        archive.clock = closed.max().unwrap_or_default();
+        let closed = closed.max().unwrap_or_default();
+        archive.clock = closed.max(served::read(&mut archive.disk)?);
         archive.disk.sync_dir()?;
         Ok((archive, report))
     }
@@ -560,8 +569,8 @@ impl<D: Disk> Archive<D> {
                 || self.open.bytes() >= self.config.segment_bytes_max)
     }
 
-    /// Returns the time of the last call of [`Archive::work`]; after an opening the latest closing
-    /// of a segment, zero for unknown.
+    /// Returns the time of the last call of [`Archive::work`]; after an opening the one that was
+    /// written last, at the closing of a segment or by [`Archive::note_clock`], zero for unknown.
     #[must_use]
     pub fn clock(&self) -> Nanos {
         self.clock
@@ -588,7 +597,7 @@ impl<D: Disk> Archive<D> {
     pub fn keep_up(&mut self, now: Nanos) -> Result<WorkOutcome, ColdError> {
         self.clock = self.clock.max(now);
         if self.first_clock == Nanos(0) {
-            self.first_clock = self.clock;
+            (self.first_clock, self.noted_at) = (self.clock, self.clock);
         }
         if self.is_close_due() {
             self.close()?;
@@ -597,7 +606,22 @@ impl<D: Disk> Archive<D> {
         if self.retire(now)? {
             return Ok(WorkOutcome::Retired);
         }
+        if self.clock.since(self.noted_at) >= NOTE_EVERY {
+            self.note_clock(now)?;
+        }
         Ok(WorkOutcome::Nothing)
+    }
+
+    /// Writes the archive's time, from which the next opening goes on: at a stop, and now and then
+    /// by [`Archive::work`].
+    ///
+    /// # Errors
+    /// [`ColdError::Disk`]; the next opening goes on from the time that was written before.
+    pub fn note_clock(&mut self, now: Nanos) -> Result<(), ColdError> {
+        self.clock = self.clock.max(now);
+        served::write(&mut self.disk, self.clock)?;
+        self.noted_at = self.clock;
+        Ok(())
     }
 
     /// Writes the changes that are not in a segment into one; true if there were some. When it

@@ -30,6 +30,7 @@ pub mod pace;
 pub mod plant;
 pub mod reader;
 pub mod segment;
+mod served;
 mod writer;
 
 pub use archive::{

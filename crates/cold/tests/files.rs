@@ -229,6 +229,46 @@ fn segments_with_times_of_the_future_or_none_are_retired_when_their_time_in_the_
     assert_eq!(left_at(disk, Nanos(15), [35, 36, 46]), [3, 1, 0]);
 }
 
+/// Its age went back to the last closing at each start.
+#[test]
+fn a_segment_grows_old_in_all_runs_of_an_archive_to_which_nothing_comes() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let kept = ColdConfig { keep_for: Nanos(10 * HOUR), ..config() };
+    let open = |disk: &SimDisk| Archive::open(disk.after_process_crash(), kept.clone()).unwrap().0;
+    let mut disk = segments_with_times(&[Nanos(1)], 100);
+    for (hours, is_stopped) in [(6, true), (3, false)] {
+        let mut archive = open(&disk);
+        let begin = archive.clock().0;
+        for hour in 0..=hours {
+            let _ = archive.work(Nanos(begin + hour * HOUR)).unwrap();
+        }
+        if is_stopped {
+            archive.note_clock(Nanos(begin + hours * HOUR + 9)).unwrap();
+        }
+        assert_eq!(archive.segments().count(), 1);
+        disk = archive.into_disk();
+        let reached = begin + hours * HOUR + if is_stopped { 9 } else { 0 };
+        assert_eq!(open(&disk).clock(), Nanos(reached));
+    }
+    let mut archive = open(&disk);
+    let later = Nanos(archive.clock().0 + 2 * HOUR);
+    assert_eq!(archive.work(later).unwrap(), weir_cold::WorkOutcome::Retired);
+    // A damaged file is none, and one that is behind the segments changes nothing.
+    let disk = segments_with_times(&[Nanos(1)], 100);
+    let mut archive = open(&disk);
+    archive.note_clock(Nanos(500)).unwrap();
+    let noted = archive.into_disk();
+    let bytes = noted.contents("served-time").unwrap();
+    for byte in 0..bytes.len() as u64 {
+        let disk = noted.after_process_crash();
+        disk.flip_bit("served-time", byte * 8 + byte % 8);
+        assert_eq!(open(&disk).clock(), Nanos(100), "byte {byte}");
+    }
+    let later = segments_with_times(&[Nanos(1)], 900);
+    later.plant("served-time", &bytes);
+    assert_eq!(open(&later).clock(), Nanos(900));
+}
+
 #[test]
 fn a_merged_segment_is_as_old_as_its_newest_input() {
     let disk = segments_with_times(&[Nanos(u64::MAX - 1), Nanos(0), Nanos(1)], 100);

@@ -232,7 +232,8 @@ impl<D: Disk> ColdAgent<D> {
     }
 
     /// Sets the log time that was reached before this start. Served time goes on from there too,
-    /// where the files tell none: those of before have changes of that time.
+    /// where the files tell none: those of before have changes of that time. The first stop, or the
+    /// first hour of work, writes it, so that later starts go on from served time.
     pub fn begin_after(&mut self, log_time: Nanos) {
         self.log_time = LogTime::after(log_time);
         if self.archive.clock() == Nanos(0) {
@@ -546,6 +547,9 @@ impl<D: Disk + Send> Agent for ColdAgent<D> {
         // Saves replay at the next start; if it fails, that start replays more of the log.
         if let Err(error) = self.archive.close() {
             tracing::warn!(%error, "the last changes are not in cold order state yet");
+        }
+        if let Err(error) = self.archive.note_clock(self.served.at(now)) {
+            tracing::warn!(%error, "the ages of cold order state lose up to an hour");
         }
         let time = self.log_time.at(now);
         self.tell(time);
