@@ -5,7 +5,9 @@
 
 use std::collections::VecDeque;
 
-use weir_types::{AckLevel, BatchNo, Epoch, Nanos, PartitionId, Rec, Seq, SessionId, Switch};
+use weir_types::{
+    AckLevel, BatchNo, Epoch, Nanos, PartitionId, Reason, Rec, Seq, SessionId, Switch,
+};
 use weir_wire::Message;
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
@@ -101,7 +103,7 @@ pub enum SourceEvent {
     },
     /// The store refused the source or a batch: the core decides what to do.
     Refused(SourceReject),
-    /// The message is for another source, or of an earlier epoch.
+    /// The message is for another source, or answers something from before the source was closed.
     NotOurs,
 }
 
@@ -259,6 +261,13 @@ impl BatchStream {
                 self.go_to(gap.next_batch_no)?;
                 Ok(SourceEvent::SentAgain { from: gap.next_batch_no })
             }
+            // It answers a batch that was sent before the source was closed, perhaps of an earlier
+            // epoch: the refusal that closed it came before.
+            SourceMessage::Reject(SourceReject { reason: Reason::SourceNotOpen, .. })
+                if !self.is_open =>
+            {
+                Ok(SourceEvent::NotOurs)
+            }
             SourceMessage::Reject(reject) if reject.source_id == source_id => {
                 self.is_open = false;
                 Ok(SourceEvent::Refused(*reject))
@@ -314,4 +323,66 @@ fn check_rows(rows: &[(OrderRow, &[u8])]) -> Result<usize, PushError> {
     let rows_len: usize = rows.iter().map(|(_, attributes)| row_len(attributes)).sum();
     let len = FRAME_HEADER_LEN + SourceBatch::BLOCK_LENGTH + 4 + rows_len;
     if len > SOURCE_FRAME_LEN_MAX { Err(PushError::TooLong(len)) } else { Ok(len) }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_wire::ingest::SourceOpened;
+
+    use super::*;
+
+    const SOURCE: PartitionId = PartitionId(40);
+
+    fn reject(batch_no: BatchNo, epoch: Epoch, reason: Reason) -> SourceMessage {
+        SourceMessage::Reject(SourceReject {
+            batch_no,
+            next_batch_no: BatchNo(1),
+            head_seq: Seq(0),
+            head_rec: Rec(0),
+            session_id: SessionId(30),
+            epoch,
+            row_no: 0,
+            source_id: SOURCE,
+            reason,
+        })
+    }
+
+    fn opened(epoch: Epoch) -> SourceMessage {
+        SourceMessage::Opened(SourceOpened {
+            next_batch_no: BatchNo(1),
+            head_seq: Seq(0),
+            head_rec: Rec(0),
+            session_id: SessionId(30),
+            epoch,
+            window_batches: 256,
+            window_bytes: 4 << 20,
+            source_id: SOURCE,
+            level: AckLevel::Memory,
+        })
+    }
+
+    /// A reset ended `weir emulate core` while batches were unacknowledged.
+    #[test]
+    fn answers_to_batches_from_before_a_reset_are_no_refusals_of_the_next_epoch() {
+        let config = SourceConfig::full(SessionId(30), SOURCE, Epoch(3));
+        let mut batches = BatchStream::new(config);
+        assert!(matches!(batches.on_message(&opened(Epoch(3))), Ok(SourceEvent::Opened { .. })));
+        for _ in 0..3 {
+            assert!(batches.push(&[], BatchFlags::default(), Nanos(1)).is_ok());
+        }
+        batches.pump(&mut Vec::new(), usize::MAX);
+        let reset = reject(BatchNo::NONE, Epoch(3), Reason::ResendNeeded);
+        assert!(matches!(batches.on_message(&reset), Ok(SourceEvent::Refused(_))));
+        let closed = |number| reject(BatchNo(number), Epoch(3), Reason::SourceNotOpen);
+        assert_eq!(batches.on_message(&closed(1)), Ok(SourceEvent::NotOurs));
+        // The core begins the next epoch before it has the other answers.
+        let mut batches = BatchStream::new(SourceConfig { epoch: Epoch(4), ..config });
+        for number in 2..=3 {
+            assert_eq!(batches.on_message(&closed(number)), Ok(SourceEvent::NotOurs));
+        }
+        assert!(matches!(batches.on_message(&opened(Epoch(4))), Ok(SourceEvent::Opened { .. })));
+        let told = batches.on_message(&closed(1));
+        assert!(matches!(told, Ok(SourceEvent::Refused(_))), "it is open: {told:?}");
+        assert!(!batches.is_open());
+    }
 }
