@@ -27,7 +27,7 @@ pub(super) const GOING_AWAY: u16 = 1001;
 pub(super) enum End {
     /// The peer is gone.
     Gone,
-    /// The session has ended behind a message that is half written.
+    /// The session, or the reader's place, has ended behind a message that is half written.
     Cut,
     /// The node closes it, with a code and a reason.
     Closed(u16, Reason),

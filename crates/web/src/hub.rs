@@ -102,6 +102,9 @@ impl Hub {
     }
 }
 
+/// The end of a WebSocket without a subscription that made place for a newcomer.
+const MADE_PLACE: Reason = Reason::Overloaded;
+
 /// Waits for a part of the node; [`Reason::Overloaded`] if it does not answer in time.
 pub(super) async fn in_time<T>(
     time_max: Duration,
@@ -158,10 +161,12 @@ impl Reader {
         *self.end.borrow()
     }
 
-    /// Waits until its key or its rights are taken. Cancel-safe.
-    pub async fn loses_rights(&mut self) {
-        let is_lost = self.end.wait_for(|end| end.is_some_and(takes_rights)).await.is_ok();
-        if !is_lost {
+    /// Waits until its key or its rights are taken, or its place, so that it counts no more: a
+    /// message that is half written is not completed then. Cancel-safe.
+    pub async fn is_cut_off(&mut self) {
+        let cuts = |reason| takes_rights(reason) || reason == MADE_PLACE;
+        let is_cut = self.end.wait_for(|end| end.is_some_and(cuts)).await.is_ok();
+        if !is_cut {
             // The agent has dropped it for another reason, which is no end of its data.
             std::future::pending::<()>().await;
         }
@@ -402,7 +407,7 @@ impl HubAgent {
         let (place, leaving) = taken?;
         if let Some(leaving) = leaving {
             add_one(&figures.sockets_evicted);
-            self.end(leaving, Reason::Overloaded);
+            self.end(leaving, MADE_PLACE);
         }
         add_one(&figures.entered);
         let (to_reader, pages) = mpsc::channel(SUBSCRIPTIONS_MAX + 1);

@@ -66,5 +66,5 @@ pub async fn fetch(
 /// Waits until a reader may not have its page any more, or has not taken it in time.
 async fn end_of_page(mut reader: Reader) {
     // Either is the end.
-    let _ = tokio::time::timeout(STALL_MAX, reader.loses_rights()).await;
+    let _ = tokio::time::timeout(STALL_MAX, reader.is_cut_off()).await;
 }

@@ -208,7 +208,7 @@ impl Stream {
             biased;
             // A failure is irrelevant: the peer has gone.
             _ = tokio::time::timeout(CLOSING_TIME, told) => {}
-            () = self.reader.loses_rights(), if !is_whole => {}
+            () = self.reader.is_cut_off(), if !is_whole => {}
         }
     }
 
@@ -365,7 +365,7 @@ impl Stream {
         let written = tokio::select! {
             biased;
             written = tokio::time::timeout(STALL_MAX, self.socket.send(message)) => written,
-            () = self.reader.loses_rights() => return Err(End::Cut),
+            () = self.reader.is_cut_off() => return Err(End::Cut),
         };
         let is_sent = written.map_err(|_| End::Closed(POLICY_VIOLATION, Reason::SlowConsumer))?;
         self.is_whole = true;

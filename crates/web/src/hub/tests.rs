@@ -132,12 +132,17 @@ fn a_place_that_is_left_with_the_key_is_found() {
 fn a_socket_without_a_subscription_is_told_that_it_made_place() {
     run(async {
         let mut rig = Rig::new();
-        let (idle, other) = (rig.enter(ALICE).await.unwrap(), rig.enter(ALICE).await.unwrap());
+        let (mut idle, other) = (rig.enter(ALICE).await.unwrap(), rig.enter(ALICE).await.unwrap());
         assert_eq!(rig.enter(ALICE).await.err(), Some(Reason::LimitReached));
         assert_eq!(rig.enter(BOB).await.err(), Some(Reason::Overloaded));
         idle.set_idle(true);
         let newcomer = rig.enter(BOB).await.unwrap();
         assert_eq!((idle.end(), other.end()), (Some(Reason::Overloaded), None));
+        tokio::select! {
+            biased;
+            () = idle.is_cut_off() => {}
+            () = std::future::ready(()) => panic!("it counts no more, so that no write goes on"),
+        }
         drop(idle);
         rig.work(2);
         assert_eq!(rig.readers(), 2);
