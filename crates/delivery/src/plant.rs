@@ -1,5 +1,5 @@
-//! Planted bugs, which prove that the tests of stores, of routers and of outside cores' streams find
-//! bugs of their kind.
+//! Planted bugs, which prove that the tests of stores, of routers and of outside cores' streams
+//! find bugs of their kind.
 //!
 //! The router, the desk, the stream and the store call [`is`] where a planted bug takes effect.
 

@@ -30,7 +30,7 @@ use crate::records::CHUNK_SIZE;
 use crate::row::{SlotState, row_len};
 use crate::store::{OrderStore, SLOT_SIZE};
 
-/// How often ended orders are removed for one batch, as many as it has rows each time.
+/// The most times that ended orders are removed for one batch, as many as it has rows each time.
 const ROUNDS_MAX: u32 = 8;
 /// The approximate cost of a slot's copy for a snapshot in progress.
 const COPY_SIZE: u64 = BLOCK_LEN_MAX as u64 + 256;

@@ -26,8 +26,8 @@
 //! a failed epoch  | higher      | yes         | -                | opened at batch 1; no earlier
 //!                 |             |             |                  | token is honoured
 //! ```
-//! A failure while the node runs is no entry of the log: a start that replays the log honours tokens
-//! of the failed epoch again. It has the rows that they stand for.
+//! A failure while the node runs is no entry of the log: a start that replays the log honours
+//! tokens of the failed epoch again. It has the rows that they stand for.
 //!
 //! The last valid place is given for an epoch, because a store that missed later epochs cannot know
 //! the changes that they voided.
@@ -40,8 +40,8 @@
 //! The transport keeps order, so gaps are rare, and keeping early batches would need memory that
 //! the window bounds less simply.
 //!
-//! A batch that was taken may come again, and is acknowledged again. If its flags or rows are others
-//! now, it is refused: the core would believe that the store has them.
+//! A batch that was taken may come again, and is acknowledged again. If its flags or rows are
+//! others now, it is refused: the core would believe that the store has them.
 //!
 //! INVARIANT: the store holds, of an epoch, the rows of its batches up to `next - 1`, and no row of
 //! a batch that was refused: all that can be wrong with a batch, and the room for all of its rows,
@@ -496,7 +496,8 @@ impl SourceStream {
         if let Err((row_no, error)) = store.make_room_for_batch(&rows) {
             return self.refuse(batch, row_no, reason_of(&error), store);
         }
-        self.apply(batch, rows, hash, store)
+        self.repeats.push(hash);
+        self.apply(batch, rows, store)
     }
 
     fn check_batch(&self, batch: &SourceBatch, rows: &Rows<'_>) -> Result<(), Reason> {
@@ -647,7 +648,6 @@ impl SourceStream {
         &mut self,
         batch: &SourceBatch,
         rows: Rows<'_>,
-        hash: u64,
         store: &mut OrderStore,
     ) -> BatchOutcome {
         if batch.flags.contains(BatchFlags::RESEND_BEGIN) {
@@ -656,7 +656,6 @@ impl SourceStream {
             self.resend = Resend::Running(store.head());
         }
         self.take_rows(rows, store);
-        self.repeats.push(hash);
         self.next = BatchNo(self.next.0 + 1);
         self.reported = None;
         self.counters.batches += 1;

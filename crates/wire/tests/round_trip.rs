@@ -106,6 +106,8 @@ round_trips! {
     a_source_ack_reads_back SourceAck,
     a_source_gap_reads_back SourceGap,
     a_source_reject_reads_back SourceReject,
+    a_reset_of_a_source_reads_back ResetSource,
+    the_answer_to_a_reset_reads_back SourceReset,
     a_follow_source_reads_back FollowSource,
     a_follow_state_reads_back FollowState,
     a_snapshot_chunk_reads_back SnapshotChunk,
@@ -541,11 +543,11 @@ fn sample_row() -> OrderRow {
 fn each_side_reads_its_own_messages_and_no_others() {
     let clients = [
         1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 50, 54, 55, 60,
-        70, 72, 76, 90, 91, 94, 96, 97, 100, 103, 110, 111, 112,
+        70, 72, 76, 79, 90, 91, 94, 96, 97, 100, 103, 110, 111, 112,
     ];
     let nodes = [
-        2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 53, 61, 62, 63, 71, 73, 74, 75, 77, 78, 92, 93,
-        95, 98, 99, 101, 102, 103, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124,
+        2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 53, 61, 62, 63, 71, 73, 74, 75, 77, 78, 80, 92,
+        93, 95, 98, 99, 101, 102, 103, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124,
     ];
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for info in catalogue() {

@@ -1,6 +1,6 @@
 //! Hostile subscribers of a flush thread: a session that stays within the gateway's default limits
-//! and costs the others steps. It never reads. What it wants, others want too, so that it adds no
-//! snapshots, and its queues hold states alone.
+//! and costs the others steps. It never reads. Others want the same instruments, so that it adds
+//! no snapshots, and its queues hold states alone.
 //!
 //! It sends a thousand requests a second, which wait as at the gateway while earlier ones are
 //! carried out; the flush thread takes as many steps in a cycle as there.
@@ -24,7 +24,7 @@ const BACKLOG_MAX: u64 = 1_024;
 const STEPS_MAX: usize = 256;
 const UNSAID_MAX: usize = 1_024;
 
-/// What the session does.
+/// A way in which the session is hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
     /// Nothing: the others alone.

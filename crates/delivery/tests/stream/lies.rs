@@ -148,13 +148,18 @@ impl Lies {
         self.sweep();
         let head = self.store.complete_to();
         let epoch = u64::from(self.stream.epoch().0);
+        // An epoch or a place at the end of its type leaves room for nothing behind it.
+        let opened = match self.is_one_in(20) {
+            true => self.number(epoch + 1, u64::from(u32::MAX)) as u32,
+            false => self.stream.epoch().0.saturating_add(self.random.below(2) as u32),
+        };
         let valid_epoch = self.number(epoch, u64::from(u32::MAX)) as u32;
         let is_known = !self.is_one_in(4);
         let open = OpenSource {
             valid_seq: Seq(self.number(head.seq.0, u64::MAX)),
             valid_rec: Rec(self.number(head.rec.0, u64::MAX)),
             session_id: SESSION,
-            epoch: Epoch(self.number(epoch + 1, u64::from(u32::MAX)) as u32),
+            epoch: Epoch(opened),
             valid_epoch: if is_known { self.stream.epoch() } else { Epoch(valid_epoch) },
             source_id: SOURCE,
             full_resend: if self.is_one_in(3) { Switch::Off } else { Switch::On },
@@ -173,7 +178,11 @@ impl Lies {
 
     fn row(&mut self, seq: u64) -> Record {
         let rec = 1 + self.random.below(12);
-        let place = ChangeId::new(Seq(self.number(seq, u64::MAX)), Rec(self.number(rec, u64::MAX)));
+        let place = match self.is_one_in(10) {
+            true => (self.number(seq, u64::MAX), self.number(rec, u64::MAX)),
+            false => (seq + self.random.below(3), rec),
+        };
+        let place = ChangeId::new(Seq(place.0), Rec(place.1));
         let attributes = vec![7; self.random.below(19) as usize * 32];
         let mut record = record_at(place, 1 + self.random.below(3) as u32, attributes);
         let row = &mut record.row;
@@ -196,6 +205,9 @@ impl Lies {
     }
 
     fn batch(&mut self) {
+        if !self.stream.is_open() {
+            self.open();
+        }
         let mut seq = self.store.complete_to().seq.0;
         let mut rows = Vec::new();
         for _ in 0..self.random.below(5) {
@@ -225,9 +237,6 @@ impl Lies {
             source_id: SOURCE,
             flags,
         };
-        if !self.stream.is_open() {
-            self.open();
-        }
         self.send(Batch { head, rows });
     }
 

@@ -320,11 +320,13 @@ fn batches_out_of_turn_are_told_and_never_taken() {
     assert_eq!(stream.remind(Nanos(1)), None, "told once, and again after a time");
     assert!(stream.remind(Nanos(1 + GAP_INTERVAL.0)).is_some());
     assert_eq!(store.head(), ChangeId::START);
-    let again = offer(&mut stream, &mut store, 1, 1, plain, &[record(9, 1)]);
+    let both = BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END);
+    let again = offer(&mut stream, &mut store, 1, 1, both, &[]);
     assert!(matches!(again, BatchOutcome::Stands(ack) if ack.batch_no == BatchNo(1)), "{again:?}");
     assert_eq!((store.head(), stream.counters().duplicates), (ChangeId::START, 1));
     let cases = [
         ((10, 1, plain), Reason::WindowOverrun),
+        ((1, 1, plain), Reason::BatchChanged),
         ((2, 2, plain), Reason::EpochNotOpen),
         ((0, 1, plain), Reason::BatchOutOfRange),
         ((u64::MAX, 1, plain), Reason::BatchOutOfRange),

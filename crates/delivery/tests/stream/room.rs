@@ -97,7 +97,7 @@ fn no_row_of_a_refused_batch_is_ever_in_the_store() {
         let mut random = Random(seed);
         let (mut stream, mut store) = nearly_full();
         let (mut number, mut full_count) = (2, 0);
-        for seq in 1..200 {
+        for seq in 2..200 {
             let count = 1 + random.below(80);
             let mut rows: Vec<Record> = Vec::new();
             for _ in 0..count {

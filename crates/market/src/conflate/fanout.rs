@@ -184,8 +184,8 @@ impl Fanout {
         self
     }
 
-    /// Has interest take effect when [`Fanout::note_answered`] says so, for a first stage on another
-    /// thread. Without it, interest is in force once it has been taken.
+    /// Has interest take effect when [`Fanout::note_answered`] says so, for a first stage on
+    /// another thread. Without it, interest is in force once it has been taken.
     #[must_use]
     pub fn with_answers(mut self) -> Fanout {
         self.has_answers = true;

@@ -149,9 +149,9 @@ impl Fifo {
         self.hole_count > HOLES_MIN && 2 * self.hole_count > self.items.len()
     }
 
-    /// Removes the first item or hole, so that the caller can decide whether it stays. A round makes
-    /// [`Fifo::place_count`] calls, each followed by [`Fifo::put_back`] or not, a hole's never, and
-    /// one of [`Fifo::end_round`]. Positions change.
+    /// Removes the first item or hole, so that the caller can decide whether it stays. A round
+    /// makes [`Fifo::place_count`] calls, each followed by [`Fifo::put_back`] or not, a hole's
+    /// never, and one of [`Fifo::end_round`]. Positions change.
     pub(super) fn turn(&mut self) -> Item {
         self.items.pop_front().expect("called as often as there are items")
     }

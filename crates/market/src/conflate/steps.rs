@@ -10,7 +10,7 @@
 //!
 //! Sixteen looks at something that needs no change count as a step. Work that cannot be divided, a
 //! sweep or a change of a subscription's interval, is a debt: its account rests for a time in
-//! proportion before it takes another turn, whatever it has asked for meanwhile.
+//! proportion before it takes another turn.
 //!
 //! Accounts take turns of [`TURN_STEPS`] steps, however many subscribers and requests they have.
 
@@ -77,8 +77,8 @@ impl Fanout {
         self.accounts.has_turns() || self.accounts.rests_until().is_some()
     }
 
-    /// Returns the next time at which [`Fanout::advance`] has work, from `now` on; `None` when it has
-    /// none.
+    /// Returns the next time at which [`Fanout::advance`] has work, from `now` on; `None` when it
+    /// has none.
     #[must_use]
     pub fn next_steps(&self, now: Nanos) -> Option<Nanos> {
         if self.accounts.has_turns() { Some(now) } else { self.accounts.rests_until() }

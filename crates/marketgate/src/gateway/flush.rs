@@ -3,8 +3,8 @@
 //!
 //! Its cycle takes the entries of the ring, reads subscribers, writes the messages that are due and
 //! sends them. A subscriber that does not read occupies its own bounded queues. The agent waits for
-//! no subscriber, so that none holds up the ring. Subscribing and leaving, whose work grows with the
-//! instruments, go on over cycles, a bounded number of steps in each.
+//! no subscriber, so that none holds up the ring. Subscribing and leaving, whose work grows with
+//! the instruments, go on over cycles, a bounded number of steps in each.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};

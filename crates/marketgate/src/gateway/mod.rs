@@ -17,8 +17,8 @@
 //! - [`ring`], [`flush_slot`]: the rings between threads, and their slots.
 //! - [`shm`]: the same messages in shared memory, for strategies on the same machine.
 //! - [`flush`]: a flush thread. [`mirror`]: its books; `intake`: subscribers' requests;
-//!   `standings`: the limits of sessions; [`writing`]: messages to subscribers; `link`: a connection; [`local`]: connections of readers
-//!   over HTTP.
+//!   `standings`: the limits of sessions; [`writing`]: messages to subscribers; `link`: a
+//!   connection; [`local`]: connections of readers over HTTP.
 //! - [`file_books`]: receiver and update stage alone, for the books of a file.
 //! - [`post`]: the post-processing thread. [`figures`]: counters; [`stages`]: latency by stage.
 

@@ -47,7 +47,8 @@ impl Ingest {
                 return Intake::Done;
             }
         };
-        self.reject(link, (open.session_id, open.source_id), reason)
+        let address = SourceAddress { session_id: open.session_id, source_id: open.source_id };
+        self.reject(link, address, reason)
     }
 
     /// Hands a replica's request on: a session that may see all orders may have a copy of all.
@@ -65,7 +66,8 @@ impl Ingest {
             }
             true => return Intake::Wait,
         };
-        self.reject(link, (follow.session_id, follow.source_id), reason)
+        let address = SourceAddress { session_id: follow.session_id, source_id: follow.source_id };
+        self.reject(link, address, reason)
     }
 
     /// Hands an operator's order on to forget a source.
@@ -83,7 +85,8 @@ impl Ingest {
             }
             true => return Intake::Wait,
         };
-        self.reject(link, (reset.session_id, reset.source_id), reason)
+        let address = SourceAddress { session_id: reset.session_id, source_id: reset.source_id };
+        self.reject(link, address, reason)
     }
 
     fn has_source(&self, source: PartitionId) -> bool {
@@ -108,12 +111,8 @@ impl Ingest {
         Intake::Done
     }
 
-    fn reject(
-        &mut self,
-        link: &mut Link<CoreState>,
-        (session_id, source_id): (SessionId, PartitionId),
-        reason: Reason,
-    ) -> Intake {
+    fn reject(&mut self, link: &mut Link<CoreState>, address: SourceAddress, reason: Reason) -> Intake {
+        let SourceAddress { session_id, source_id } = address;
         add(&self.figures.batches.refused, 1);
         let reject = SourceReject {
             batch_no: weir_types::BatchNo::NONE,
@@ -129,6 +128,12 @@ impl Ingest {
         put_frame(&reject, &mut link.socket.output);
         Intake::Done
     }
+}
+
+/// The session and the source that a request names.
+struct SourceAddress {
+    session_id: SessionId,
+    source_id: PartitionId,
 }
 
 /// Returns true if `len` more bytes fit the window in front of the store.

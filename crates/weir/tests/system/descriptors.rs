@@ -120,7 +120,9 @@ fn snapshots_and_checkpoints_are_written_again_after_a_time_without_descriptors(
             let said = home.said();
             let is_told = |what: &str| said.contains(what);
             let of_engine = is_told("the shadow has no ");
-            let of_gateway = is_told("no gateway checkpoint is written until this ends");
+            // The gateway's is due only when the shadow has written events for it.
+            let of_gateway = is_told("no gateway checkpoint is written until this ends")
+                || is_told("the shadow has no events in files");
             let of_market = is_told("no market checkpoint is written until this ends");
             let of_store = is_told("no snapshot of a store");
             (of_engine && of_gateway && of_market && of_store).then_some(())

@@ -233,8 +233,11 @@ pub fn log_on(node: &Node, who: Who) -> Client {
         let mut client = Client::connect(address, Limits::default()).unwrap();
         match client.log_on(who.patient_config(), HANG) {
             Ok(()) => Some(client),
-            // The ingest agent does not know the session yet.
-            Err(ClientError::LogonRejected { reason: Reason::UnknownKey, .. }) => None,
+            // The ingest agent does not know the session yet, or not the end of a connection.
+            Err(ClientError::LogonRejected {
+                reason: Reason::UnknownKey | Reason::AlreadyLoggedOn,
+                ..
+            }) => None,
             Err(error) => panic!("{error}"),
         }
     })

@@ -70,8 +70,8 @@ impl Outbox {
         cost
     }
 
-    /// Frees the memory of removed slots behind the last one that is used, once most are removed and
-    /// swept. Returns the number of slots that were looked at.
+    /// Frees the memory of removed slots behind the last one that is used, once most are removed
+    /// and swept. Returns the number of slots that were looked at.
     pub(in super::super) fn trim(&mut self) -> usize {
         assert!(self.leaving.is_empty(), "removed slots have been swept");
         if self.free_slots.len() < TRIM_MIN + self.slots.len() / 2 {

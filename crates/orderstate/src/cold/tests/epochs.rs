@@ -39,14 +39,16 @@ struct Venue {
 
 type Brought = (Parts, SourceStream);
 
+/// A source's log, and the snapshot from which a start begins.
+#[derive(Clone, Copy, Default)]
+struct Kept<'a> {
+    snapshot: Option<&'a Taken>,
+    log: &'a [Vec<u8>],
+}
+
 /// Recovers from a snapshot, the log after it and the archive's disk.
-fn bring_back(
-    disk: SimDisk,
-    snapshot: Option<&Taken>,
-    log: &[Vec<u8>],
-    cold: &ColdConfig,
-    ended_max: u32,
-) -> Brought {
+fn bring_back(disk: SimDisk, kept: Kept<'_>, cold: &ColdConfig, ended_max: u32) -> Brought {
+    let Kept { snapshot, log } = kept;
     let limits = StoreConfig { retention: Retention::ALL, ..StoreConfig::new(SOURCE, Epoch::NONE) };
     let (at, mut store, mut stream) = match snapshot {
         Some(taken) => {
@@ -82,7 +84,7 @@ fn bring_back(
 impl Venue {
     fn new(ended_max: u32) -> Venue {
         let (disk, cold) = (SimDisk::new(1), config());
-        let (parts, stream) = bring_back(disk.clone(), None, &[], &cold, ended_max);
+        let (parts, stream) = bring_back(disk.clone(), Kept::default(), &cold, ended_max);
         let (desk, sender, agent, figures) = parts;
         let world = World {
             disk,
@@ -256,8 +258,8 @@ impl Venue {
         let world = &mut self.world;
         world.disk = world.disk.after_power_loss(CrashChoice::Random(choice));
         let (disk, cold) = (world.disk.clone(), &world.config);
-        let (parts, stream) =
-            bring_back(disk, self.snapshot.as_ref(), &self.log, cold, world.ended_max);
+        let kept = Kept { snapshot: self.snapshot.as_ref(), log: &self.log };
+        let (parts, stream) = bring_back(disk, kept, cold, world.ended_max);
         (world.desk, world.sender, world.agent, world.figures) = parts;
         self.stream = stream;
         lost.into_iter().for_each(|entry| self.take(entry));

@@ -15,7 +15,7 @@ use crate::stores::{Indexes, StoreSettings};
 
 /// The messages of the stores for the cores and operators.
 #[derive(Debug, Default)]
-struct Said {
+struct Answers {
     acks: Vec<(PartitionId, u64)>,
     refusals: Vec<(PartitionId, Reason)>,
     resets: Vec<SourceReset>,
@@ -39,11 +39,11 @@ impl<D: Disk> Stores<D> {
     }
 
     /// Runs cycles with these requests.
-    fn run(&mut self, requests: Vec<IngestRequest>) -> Said {
+    fn run(&mut self, requests: Vec<IngestRequest>) -> Answers {
         for request in requests {
             self.port.requests.push(request).expect("the ring has room");
         }
-        let mut said = Said::default();
+        let mut said = Answers::default();
         for _ in 0..200 {
             self.now += 1_000;
             self.stores.work(Nanos(self.now));
@@ -64,7 +64,7 @@ impl<D: Disk> Stores<D> {
     }
 }
 
-impl Said {
+impl Answers {
     fn hear(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Framing::Frame { len, message } = next_frame(rest, SOURCE_FRAME_LEN_MAX) {
