@@ -101,8 +101,8 @@ fn no_row_of_a_refused_batch_is_ever_in_the_store() {
             let count = 1 + random.below(80);
             let mut rows: Vec<Record> = Vec::new();
             for _ in 0..count {
-                let rec = rows.last().map_or(0, |row| row.row.rec.0) + 1 + random.below(40);
-                let mut row = row(seq, rec, random.below(19) as usize * 32);
+                let rec = rows.last().map_or(0, |row| row.row.rec.0) + 1 + random.below(12);
+                let mut row = row(seq, rec, random.below(2) as usize * 576);
                 row.row.firm_id = FirmId(1 + random.below(3) as u32);
                 row.row.transact_time = Nanos(seq);
                 if random.below(3) == 0 {

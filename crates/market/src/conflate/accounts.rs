@@ -151,9 +151,11 @@ impl Accounts {
     /// Has an account without a turn rest until this time.
     pub(super) fn rest(&mut self, id: u32, until: Nanos) {
         let account = self.get_mut(id);
-        account.is_listed = true;
         let debt = account.debt;
-        self.resting.insert((until, id), debt);
+        // What was done in its turn may have listed it; it rests at its next one then.
+        if !std::mem::replace(&mut account.is_listed, true) {
+            self.resting.insert((until, id), debt);
+        }
     }
 
     /// The end of the next rest.

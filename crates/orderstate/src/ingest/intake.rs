@@ -111,7 +111,12 @@ impl Ingest {
         Intake::Done
     }
 
-    fn reject(&mut self, link: &mut Link<CoreState>, address: SourceAddress, reason: Reason) -> Intake {
+    fn reject(
+        &mut self,
+        link: &mut Link<CoreState>,
+        address: SourceAddress,
+        reason: Reason,
+    ) -> Intake {
         let SourceAddress { session_id, source_id } = address;
         add(&self.figures.batches.refused, 1);
         let reject = SourceReject {
