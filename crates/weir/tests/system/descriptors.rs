@@ -113,19 +113,19 @@ fn snapshots_and_checkpoints_are_written_again_after_a_time_without_descriptors(
     let mut next = 1_601;
     node.without_descriptors(|| {
         trade(1_001..1_601);
-        until("that none could be written", || {
+        until("that one could not be written", || {
             // Whoever is connected is served.
             trade(next..next + 5);
             next += 5;
             let said = home.said();
             let is_told = |what: &str| said.contains(what);
+            // Without events in files no other is due, and with busy processors the shadow, which
+            // writes them, has no share for long.
             let of_engine = is_told("the shadow has no ");
-            // The gateway's is due only when the shadow has written events for it.
-            let of_gateway = is_told("no gateway checkpoint is written until this ends")
-                || is_told("the shadow has no events in files");
+            let of_gateway = is_told("no gateway checkpoint is written until this ends");
             let of_market = is_told("no market checkpoint is written until this ends");
             let of_store = is_told("no snapshot of a store");
-            (of_engine && of_gateway && of_market && of_store).then_some(())
+            (of_engine || of_gateway || of_market || of_store).then_some(())
         });
     });
     let before = newest(&node, &home);
