@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use weir_client::follower::{Follower, FollowerConfig, PageEvent};
+use weir_client::session::SessionEvent;
 use weir_client::{Client, ClientError, Incoming, Limits, Target};
 use weir_types::{
     AccountId, ClOrdId, ExecType, FirmId, Nanos, OrdStatus, OrderId, Price, Qty, Reason, Rec, Seq,
@@ -23,6 +24,8 @@ pub struct Following {
     pub resyncs: Vec<Reason>,
     /// The reasons of queries refused for good.
     pub refusals: Vec<Reason>,
+    /// The reasons of fetches rejected for a time, which the follower repeats.
+    pub rejects: Vec<Reason>,
     /// The number of rows received.
     pub row_count: usize,
     /// True if the follower returns credit for the rows it takes.
@@ -56,8 +59,16 @@ impl Following {
             Ok(client)
         });
         let client = client.unwrap();
-        let (resyncs, refusals) = (Vec::new(), Vec::new());
-        Following { who, follower, client, resyncs, refusals, row_count: 0, give_credit: true }
+        Following {
+            who,
+            follower,
+            client,
+            resyncs: Vec::new(),
+            refusals: Vec::new(),
+            rejects: Vec::new(),
+            row_count: 0,
+            give_credit: true,
+        }
     }
 
     /// Sends the first query.
@@ -82,7 +93,9 @@ impl Following {
         if self.give_credit {
             self.follower.add_credit(self.client.outbox());
         }
-        let Following { follower, resyncs, refusals, row_count, .. } = self;
+        let clock = self.client.clock();
+        let Following { follower, resyncs, refusals, row_count, rejects, .. } = self;
+        follower.ask_when_due(clock.now(), self.client.outbox());
         self.client.poll(timeout, |incoming, out| match incoming {
             Incoming::Page(page, token) => match follower.on_page(&page, token, out) {
                 Ok(PageEvent::Resync(reason)) => resyncs.push(reason),
@@ -94,6 +107,11 @@ impl Following {
             }
             Incoming::Sources(states, sources) => {
                 let _ = follower.on_sources(&states, sources).unwrap();
+            }
+            Incoming::Session(_, SessionEvent::Refused { reject, .. }) => {
+                rejects.push(reject.reason);
+                // One that would be refused again is not repeated.
+                let _ = follower.on_reject(&reject, clock.now());
             }
             Incoming::Session(..)
             | Incoming::CopyState(_)

@@ -145,7 +145,13 @@ impl Fed {
             records.map(|record| (record.row.order_id, record.row)).collect();
         let begun = Instant::now();
         while mirror(reader) != wanted {
-            assert!(begun.elapsed() < HANG, "the reader does not come to know all");
+            assert!(
+                begun.elapsed() < HANG,
+                "the reader does not come to know all: {:?} {:?} {:?}",
+                reader.rejects,
+                reader.refusals,
+                differences(&mirror(reader), &wanted)
+            );
             reader.poll(Duration::from_millis(5)).unwrap();
         }
         for record in self.core.records.values() {
@@ -153,6 +159,18 @@ impl Fed {
             assert_eq!(attributes, record.attributes, "{}", record.row.order_id);
         }
     }
+}
+
+/// The orders that are others in one than in the other, each as the one and the other have it.
+type Differences = BTreeMap<OrderId, [Option<OrderRow>; 2]>;
+
+fn differences(
+    known: &BTreeMap<OrderId, OrderRow>,
+    wanted: &BTreeMap<OrderId, OrderRow>,
+) -> Differences {
+    let orders = known.keys().chain(wanted.keys());
+    let both = orders.map(|id| (*id, [known.get(id).copied(), wanted.get(id).copied()]));
+    both.filter(|(_, [known, wanted])| known != wanted).collect()
 }
 
 pub fn mirror(reader: &Following) -> BTreeMap<OrderId, OrderRow> {
