@@ -35,7 +35,7 @@ fn seeds_needed(plant: Plant) -> Option<(u64, &'static str)> {
         let level = levels[seed as usize % 2];
         seed <= 8 && catch_unwind(|| crash_points::faults(level, seed, 60) > 0).unwrap_or(true)
     };
-    let by_test: [fn(); 6] = [
+    let by_test: [fn(); 7] = [
         ages::a_subscription_grows_old_in_service_alone_and_goes_on_from_there_after_a_start,
         ages::a_message_grows_old_in_service_whatever_its_stamp,
         ages::a_subscription_that_is_due_to_expire_has_its_time_of_grace,
