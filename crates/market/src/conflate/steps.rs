@@ -347,7 +347,8 @@ impl Fanout {
         }
     }
 
-    /// Refuses one more slot of an instrument to a subscriber that has many.
+    /// Refuses one more slot of an instrument to a subscriber that has many. One whose account has
+    /// no limit, the operator's, may have any number.
     ///
     /// # Errors
     /// [`SubscribeError::TooManyOfInstrument`].
@@ -358,6 +359,10 @@ impl Fanout {
     ) -> Result<(), SubscribeError> {
         let max = SUBSCRIPTIONS_OF_INSTRUMENT_MAX;
         let Some(Some(subscriber)) = self.subscribers.get(id as usize) else { return Ok(()) };
+        let account = self.accounts.get(subscriber.account);
+        if account.is_none_or(|account| account.progress().slots_max.is_none()) {
+            return Ok(());
+        }
         match subscriber.outbox.has_siblings(instrument, max as usize) {
             true => Err(SubscribeError::TooManyOfInstrument(max)),
             false => Ok(()),

@@ -385,6 +385,18 @@ pub fn a_subscriber_has_a_bounded_number_of_subscriptions_to_one_instrument() {
 }
 
 #[test]
+pub fn the_operators_own_subscriptions_to_an_instrument_have_no_bound() {
+    let mut rig = Rig::new(10);
+    let own = rig.fanout.add_subscriber();
+    for _ in 0..40 {
+        rig.subscribe(own, &of("A2", Content::Bbo)).unwrap();
+    }
+    rig.subscribe(own, &all(Content::Bbo)).unwrap();
+    rig.settle();
+    assert_eq!((rig.ended(), rig.fanout.is_settled(own)), (Vec::new(), true));
+}
+
+#[test]
 pub fn a_session_rests_after_work_that_could_not_be_divided() {
     const QUEUED: u64 = 1_600;
     let mut rig = Rig::new(100);
