@@ -8,9 +8,9 @@
 
 use weir_engine::{Engine, EngineConfig, EventSink, OrderState};
 use weir_types::{
-    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, ExecType, FirmId, InstrumentId,
-    Liquidity, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, Reason,
-    RequestNo, Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, ExecType, FirmId, GroupId,
+    InstrumentId, Liquidity, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty,
+    Reason, RequestNo, Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::event::OrderEvent;
 use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
@@ -389,6 +389,7 @@ fn reference_data() -> [Definition; 5] {
             qty_exponent: 0,
             phase: Phase::Continuous,
             fields: 0,
+            group_id: GroupId::NONE,
         }),
     ]
 }

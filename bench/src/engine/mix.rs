@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use weir_types::{
-    AccountId, Cash, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, InstrumentId, Nanos,
-    OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, RequestNo, Role,
+    AccountId, Cash, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, GroupId, InstrumentId,
+    Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, RequestNo, Role,
     SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::event::OrderEvent;
@@ -372,5 +372,6 @@ fn instrument(id: u32) -> Definition {
         qty_exponent: 0,
         phase: Phase::Continuous,
         fields: 0,
+        group_id: GroupId::NONE,
     })
 }

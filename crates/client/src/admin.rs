@@ -10,13 +10,15 @@
 use std::time::Duration;
 
 use weir_types::{
-    InstrumentId, MatchId, Nanos, PartitionId, Phase, Price, Reason, RequestNo, SessionId, Switch,
+    GroupId, InstrumentId, MatchId, Nanos, PartitionId, Phase, Price, Reason, RequestNo,
+    ScheduleStep, SessionId, Switch,
 };
 use weir_wire::Request;
 use weir_wire::event::RequestDone;
 use weir_wire::reference::{
-    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, NEW,
-    ResumeTrading, SchedulePhase, SetPhase, SetReference, Transfer, all_fields, is_change,
+    BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument, DefineSession,
+    KillSwitch, NEW, ResumeTrading, SchedulePhase, SchedulePhases, SetPhase, SetReference,
+    Transfer, all_fields, is_change,
 };
 
 use crate::client::{Client, Incoming};
@@ -38,6 +40,43 @@ pub struct Admin {
     client: Client,
     session_id: SessionId,
     timeout: Duration,
+}
+
+/// The instruments of a partition whose changes of phase are filed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScheduleOwner {
+    /// The partition.
+    pub partition_id: PartitionId,
+    /// The group; none for all instruments, or for one.
+    pub group_id: GroupId,
+    /// The only instrument; none for a group or all.
+    pub instrument_id: InstrumentId,
+}
+
+impl ScheduleOwner {
+    /// Returns a request about its filed changes, without a change.
+    fn schedule(self) -> SchedulePhases {
+        SchedulePhases {
+            request_no: RequestNo::NONE,
+            at: Nanos(0),
+            session_id: SessionId::NONE,
+            instrument_id: self.instrument_id,
+            count: 0,
+            group_id: self.group_id,
+            partition_id: self.partition_id,
+            phase: Phase::Closed,
+            step: ScheduleStep::File,
+        }
+    }
+}
+
+/// The instruments that a change of many reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PhasesChanged {
+    /// Those whose phase changed.
+    pub changed: u64,
+    /// Those for which the change would have been refused.
+    pub skipped: u64,
 }
 
 enum Answer {
@@ -210,6 +249,18 @@ impl Admin {
         done.phase_reached.phase().ok_or(ClientError::PhaseNotTold { request: request.name() })
     }
 
+    /// Changes the phase of all instruments of a group or of a partition, or lifts their halts, by
+    /// one request; returns when the change is made in all of them. No order sees some of them
+    /// changed and others not.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`]: nothing is changed then.
+    pub fn change_phases(&mut self, change: ChangePhases) -> Result<PhasesChanged, ClientError> {
+        let done = self.ask(change.partition_id, Request::ChangePhases(change))?;
+        let (changed, skipped) = (done.changed_count.into(), done.skipped_count.into());
+        Ok(PhasesChanged { changed, skipped })
+    }
+
     /// Schedules a change of phase at log time `at`; replaces one scheduled for the same time.
     ///
     /// # Errors
@@ -243,6 +294,55 @@ impl Admin {
             phase: Phase::Closed,
         };
         self.request(partition_id, Request::SchedulePhase(schedule))
+    }
+
+    /// Files changes of the phase of a group, of all instruments of a partition or of one
+    /// instrument, all or none; they take the place of all that are filed if `replaces` says so.
+    /// Returns the number of changes added, or else cleared.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`]: nothing is filed or cleared then.
+    pub fn schedule_phases(
+        &mut self,
+        owner: ScheduleOwner,
+        changes: &[(Nanos, Phase)],
+        replaces: bool,
+    ) -> Result<u64, ClientError> {
+        let step = if replaces { ScheduleStep::Replace } else { ScheduleStep::Append };
+        let count = u32::try_from(changes.len()).unwrap_or(u32::MAX);
+        self.schedule(SchedulePhases { step: ScheduleStep::Begin, ..owner.schedule() })?;
+        for (at, phase) in changes {
+            let (at, phase, step) = (*at, *phase, ScheduleStep::Add);
+            self.schedule(SchedulePhases { at, phase, step, ..owner.schedule() })?;
+        }
+        self.schedule(SchedulePhases { step, count, ..owner.schedule() })
+    }
+
+    /// Files a change of phase at log time `at`; replaces one of the same owner and time.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn file_phase(
+        &mut self,
+        owner: ScheduleOwner,
+        at: Nanos,
+        phase: Phase,
+    ) -> Result<(), ClientError> {
+        let step = ScheduleStep::File;
+        self.schedule(SchedulePhases { at, phase, step, ..owner.schedule() }).map(drop)
+    }
+
+    /// Clears the filed changes of a group, of an instrument, or of all instruments of a partition
+    /// and all its groups; returns their number.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn clear_schedules(&mut self, owner: ScheduleOwner) -> Result<u64, ClientError> {
+        self.schedule(SchedulePhases { step: ScheduleStep::Clear, ..owner.schedule() })
+    }
+
+    fn schedule(&mut self, schedule: SchedulePhases) -> Result<u64, ClientError> {
+        self.request(schedule.partition_id, Request::SchedulePhases(schedule))
     }
 
     /// Busts a trade of a partition.

@@ -181,6 +181,8 @@ fn done(request: &Request, event_no: EventNo) -> RequestDone {
         partition_id: PARTITION,
         ref_template_id: request.template_id(),
         phase_reached: PhaseReached::None,
+        changed_count: 0,
+        skipped_count: 0,
     }
 }
 

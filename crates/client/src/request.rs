@@ -29,8 +29,8 @@ pub fn stamp(mut request: Request, session_id: SessionId, request_no: RequestNo)
     }
     set!(
         NewOrder ReplaceOrder CancelOrder MassCancel Transfer SetPhase KillSwitch BustTrade
-        SchedulePhase ResumeTrading SetReference DefineInstrument DefineFirm DefineAccount
-        DefineSession
+        SchedulePhase ResumeTrading SetReference ChangePhases SchedulePhases
+        DefineInstrument DefineFirm DefineAccount DefineSession
     );
     request
 }

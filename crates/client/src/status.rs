@@ -29,6 +29,8 @@ pub struct InstrumentStatus {
     pub price_exponent: i8,
     /// The partition that trades it.
     pub partition: u16,
+    /// Its group; zero for none, and from a node that does not report it.
+    pub group: u16,
     /// The decimal exponent of a lot in units.
     pub qty_exponent: i8,
     /// Prices are multiples of this; zero from a node that does not report it.
@@ -54,6 +56,8 @@ struct InstrumentFields {
     symbol: String,
     price_exponent: i8,
     partition: u16,
+    #[serde(default)]
+    group: u16,
     #[serde(default)]
     qty_exponent: i8,
     tick_size: Option<String>,
@@ -90,6 +94,7 @@ impl TryFrom<InstrumentFields> for InstrumentStatus {
             symbol: of.symbol,
             price_exponent: of.price_exponent,
             partition: of.partition,
+            group: of.group,
             qty_exponent: of.qty_exponent,
             phase: of.phase,
         })

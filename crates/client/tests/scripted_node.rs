@@ -592,6 +592,8 @@ fn done(event_no: u64, request_no: u64, partition_id: PartitionId) -> RequestDon
         partition_id,
         ref_template_id: 0,
         phase_reached: PhaseReached::None,
+        changed_count: 0,
+        skipped_count: 0,
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! INVARIANT: `by_time` and `by_instrument` have the same entries.
 
+use core::ops::{Bound, RangeBounds};
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_types::{InstrumentId, Nanos};
@@ -65,10 +66,42 @@ impl<T: Copy> Agenda<T> {
         self.by_instrument.range(due).map(|(_, at)| *at)
     }
 
+    /// Returns the number of deadlines behind `now`, of an instrument or of all.
+    pub(crate) fn later_count(&self, instrument_id: Option<InstrumentId>, now: Nanos) -> usize {
+        match instrument_id {
+            Some(id) => self.by_instrument.range(later_of(id, now)).count(),
+            None => self.by_time.range((Bound::Excluded(last_at(now)), Bound::Unbounded)).count(),
+        }
+    }
+
+    /// Removes the deadlines behind `now`, of an instrument or of all.
+    pub(crate) fn clear_later(&mut self, instrument_id: Option<InstrumentId>, now: Nanos) {
+        let Some(id) = instrument_id else {
+            let is_due = |at: Nanos| at <= now;
+            self.by_time.retain(|(at, _), _| is_due(*at));
+            return self.by_instrument.retain(|(_, at)| is_due(*at));
+        };
+        let later: Vec<_> = self.by_instrument.range(later_of(id, now)).copied().collect();
+        for (id, at) in later {
+            self.by_time.remove(&(at, id));
+            self.by_instrument.remove(&(id, at));
+        }
+    }
+
     /// Returns all deadlines, the latest first.
     pub(crate) fn latest_first(&self) -> impl Iterator<Item = (Nanos, InstrumentId, T)> {
         self.by_time.iter().rev().map(|((at, instrument_id), note)| (*at, *instrument_id, *note))
     }
+}
+
+/// Returns the place behind all deadlines of a time.
+fn last_at(now: Nanos) -> (Nanos, InstrumentId) {
+    (now, InstrumentId(u32::MAX))
+}
+
+/// Returns the range of an instrument's deadlines behind `now`.
+fn later_of(id: InstrumentId, now: Nanos) -> impl RangeBounds<(InstrumentId, Nanos)> {
+    (Bound::Excluded((id, now)), Bound::Included((id, Nanos(u64::MAX))))
 }
 
 #[cfg(test)]
@@ -102,9 +135,19 @@ mod tests {
                 let want = place.map(|place| list.remove(place)).map(|one| (one.0, one.2));
                 assert_eq!(agenda.take_next_of(id), want);
             }
+            let now = Nanos(draw(41));
+            for one in [Some(id), None] {
+                let is_later = |row: &&(Nanos, InstrumentId, u64)| {
+                    row.0 > now && one.is_none_or(|id| row.1 == id)
+                };
+                assert_eq!(agenda.later_count(one, now), list.iter().filter(is_later).count());
+                if draw(400) == 0 {
+                    agenda.clear_later(one, now);
+                    list.retain(|row| !is_later(&row));
+                }
+            }
             let of_id = list.iter().find(|one| one.1 == id).map(|one| (one.0, one.2));
             assert_eq!(agenda.next_of(id), of_id);
-            let now = Nanos(draw(41));
             let due = list.iter().filter(|one| one.1 == id && one.0 <= now).map(|one| one.0);
             assert!(agenda.due_of(id, now).eq(due), "{id} until {now}");
             assert_eq!((agenda.next(), agenda.len()), (list.first().copied(), list.len()));

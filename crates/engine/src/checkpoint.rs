@@ -46,7 +46,10 @@ impl Engine {
                 instruments: self.instruments.rows().len(),
                 imports_refused: self.imports_refused,
             },
-            timers_and_choices: self.choices_word().wrapping_add(self.timers.word()),
+            timers_and_choices: (self.choices_word())
+                .wrapping_add(self.timers.word())
+                .wrapping_add(self.group_changes_word())
+                .wrapping_add(self.list_word()),
             sweeps: self.sweeps_word(),
         }
     }

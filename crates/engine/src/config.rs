@@ -24,6 +24,8 @@ const ORDERS_MAX: u32 = 1 << 20;
 pub(crate) const OUTCOMES_MAX: usize = 1024;
 /// The maximum number of scheduled phase changes.
 pub(crate) const SCHEDULE_MAX: usize = 1 << 16;
+/// The maximum number of changes of a list that is filed at once: more than a year of a calendar's.
+pub(crate) const LIST_MAX: usize = 1 << 12;
 /// The maximum number of due changes of its instrument's phase that a command makes: those of a
 /// calendar's day, so that a running node refuses no command for them. Each may look at all orders
 /// of the instrument.
@@ -140,7 +142,7 @@ impl EngineConfig {
     /// constants. For the test of the rules' versions.
     #[doc(hidden)]
     #[must_use]
-    pub fn limits_beside_fields(&self) -> [i128; 11] {
+    pub fn limits_beside_fields(&self) -> [i128; 12] {
         [
             firm_sweeps_max(self.sweeps_max as usize) as i128,
             tick_visits_max(self).into(),
@@ -151,6 +153,7 @@ impl EngineConfig {
             POSITION_LIMIT,
             OUTCOMES_MAX as i128,
             SCHEDULE_MAX as i128,
+            LIST_MAX as i128,
             DUE_CHANGES_MAX as i128,
             RATE_PERIOD.into(),
         ]

@@ -8,7 +8,8 @@
 //! from before changes existed hold such.
 
 use weir_types::{
-    Cash, ClOrdId, FirmId, InstrumentId, OrdType, Position, Price, Qty, Reason, Role, Switch,
+    Cash, ClOrdId, FirmId, GroupId, InstrumentId, OrdType, Position, Price, Qty, Reason, Role,
+    Switch,
 };
 use weir_wire::event::Defined;
 use weir_wire::reference::{
@@ -282,10 +283,11 @@ impl Engine {
                 return Err(Reason::LimitReached);
             }
             let definition = DefineInstrument { fields: 0, ..*d };
-            self.instruments.insert(d.instrument_id.0, Instrument::new(definition));
+            let slot = self.instruments.insert(d.instrument_id.0, Instrument::new(definition));
+            self.join_group(slot, GroupId::NONE);
             return Ok(());
         };
-        let before = &self.instruments[slot].definition;
+        let before = self.instruments[slot].definition;
         if before.partition_id != d.partition_id
             || before.price_exponent != d.price_exponent
             || before.qty_exponent != d.qty_exponent
@@ -296,6 +298,9 @@ impl Engine {
             self.check_live_orders(slot, d)?;
         }
         self.instruments[slot].definition = DefineInstrument { fields: 0, ..*d };
+        if before.group_id != d.group_id {
+            self.join_group(slot, before.group_id);
+        }
         Ok(())
     }
 

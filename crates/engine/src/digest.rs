@@ -15,7 +15,9 @@
 //! that they overlap in the processor), and the sum folded into the running value by one more
 //! product. The digest distinguishes replicas that diverged; it is no defence against forgery.
 
-use weir_types::{Cash, ClOrdId, InstrumentId, Nanos, Phase, Position, Rec, RequestNo, SessionId};
+use weir_types::{
+    Cash, ClOrdId, GroupId, InstrumentId, Nanos, Phase, Position, Rec, RequestNo, SessionId,
+};
 use weir_wire::event::{
     Defined, OrderEvent, PhaseChanged, ReferencesChanged, RequestDone, RequestRejected,
     TradeBusted, Uncrossed,
@@ -83,6 +85,20 @@ pub(crate) fn fold_request(digest: u64, request: &Request) -> u64 {
             [u64::from(m.instrument_id.0), whose, u64::from(m.scope.code()), 0, 0]
         }
         Request::BustTrade(m) => [m.match_id.0, 0, 0, 0, 0],
+        Request::ChangePhases(m) => {
+            let codes = [
+                m.phase.code(),
+                m.resumes.code(),
+                m.override_collars.code(),
+                m.through_call.code(),
+            ];
+            [u64::from(m.group_id.0), u32::from_le_bytes(codes).into(), 0, 0, 0]
+        }
+        Request::SchedulePhases(m) => {
+            let codes = u64::from(m.step.code()) << 8 | u64::from(m.phase.code());
+            let whose = pair(m.instrument_id.0, m.group_id.0.into());
+            [m.at.0, whose, codes, u64::from(m.count), 0]
+        }
         Request::NewOrder(_)
         | Request::ReplaceOrder(_)
         | Request::CancelOrder(_)
@@ -120,8 +136,8 @@ pub(crate) struct CheckpointParts {
     pub(crate) cash_moved_in: Cash,
     pub(crate) cash_moved_out: Cash,
     pub(crate) counts: Counts,
-    /// The sum of the [`timer_word`]s of all timers and the [`choice_word`]s of all sessions with
-    /// cancel-on-disconnect.
+    /// The sum of the [`timer_word`]s of all timers, the [`group_change_word`]s of all changes of
+    /// many instruments and the [`choice_word`]s of all sessions with cancel-on-disconnect.
     pub(crate) timers_and_choices: u64,
     /// The sum of the [`sweep_word`]s of all sweeps.
     pub(crate) sweeps: u64,
@@ -202,6 +218,44 @@ pub(crate) fn fold_standing(digest: u64, standing: &CheckpointParts) -> u64 {
 pub(crate) fn timer_word(at: Nanos, instrument_id: InstrumentId, to: Option<Phase>) -> u64 {
     let code = to.map_or(0, |phase| u64::from(phase.code()) + 1);
     sum([at.0, pair(instrument_id.0, 0), code, 8])
+}
+
+/// A change of many instruments in progress.
+pub(crate) struct GroupChangeParts {
+    pub(crate) at: Nanos,
+    /// Its number at that time.
+    pub(crate) number: u64,
+    pub(crate) group_id: GroupId,
+    pub(crate) session_id: SessionId,
+    pub(crate) request_no: RequestNo,
+    /// The code of the phase, and the switch.
+    pub(crate) action: (u8, bool),
+    pub(crate) ended_count: u64,
+    /// The instruments changed and skipped so far.
+    pub(crate) counts: [u32; 2],
+}
+
+/// Returns a change of many instruments as a word; words add up in any order.
+pub(crate) fn group_change_word(change: &GroupChangeParts) -> u64 {
+    let (phase, switch) = change.action;
+    let codes = u64::from(phase) << 16 | u64::from(switch) << 8 | 12;
+    sum([
+        change.at.0,
+        change.number,
+        u64::from(change.group_id.0),
+        change.request_no.0,
+        u64::from(change.session_id.0),
+        change.ended_count,
+        pair(change.counts[0], change.counts[1]),
+        codes,
+    ])
+}
+
+/// Returns a change of a list, or that a session has begun it, as a word; words add up in any
+/// order.
+pub(crate) fn list_word(session_id: SessionId, at: Nanos, to: Option<Phase>) -> u64 {
+    let code = to.map_or(0, |phase| u64::from(phase.code()) + 1);
+    sum([at.0, pair(session_id.0, 0), code, 13])
 }
 
 /// Returns a sweep in progress as a word; words add up in any order.
@@ -366,6 +420,8 @@ fn done_sum(e: &RequestDone) -> u64 {
         name_tail,
         pair(e.session_id.0, u32::from(e.ref_template_id)),
         pair(e.phase_reached.code().into(), u32::from(e.partition_id.0) << 8 | 3),
+        pair(e.changed_count, e.skipped_count),
+        0,
     ])
 }
 
@@ -435,7 +491,10 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
                 d.price_min.0 as u64,
                 d.price_max.0 as u64,
                 pair(d.session_id.0, d.instrument_id.0),
-                pair(u32::from(d.partition_id.0), u32::from_le_bytes(codes)),
+                pair(
+                    u32::from(d.group_id.0) << 16 | u32::from(d.partition_id.0),
+                    u32::from_le_bytes(codes),
+                ),
                 d.request_no.0,
                 d.reference_price.0 as u64,
                 d.volatility_call.0,

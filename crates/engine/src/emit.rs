@@ -386,6 +386,8 @@ impl Engine {
             partition_id: self.config.partition_id,
             ref_template_id: asker.template_id,
             phase_reached: PhaseReached::None,
+            changed_count: 0,
+            skipped_count: 0,
         })
     }
 
@@ -404,6 +406,8 @@ impl Engine {
             partition_id: self.config.partition_id,
             ref_template_id: asker.template_id,
             phase_reached: PhaseReached::None,
+            changed_count: 0,
+            skipped_count: 0,
         });
         session.outcomes.push(&event, self.config.outcomes_max);
     }

@@ -26,6 +26,7 @@ use crate::instrument::{Firm, Instrument};
 use crate::order::Orders;
 use crate::plant::{self, Plant};
 use crate::position::Positions;
+use crate::schedule::ChangeList;
 use crate::session::{CancelOnDisconnect, Session};
 use crate::sweeps::Sweeps;
 use crate::timers::{Fired, Timers};
@@ -64,6 +65,8 @@ pub struct Engine {
     pub(crate) trades: Trades,
     pub(crate) timers: Timers,
     pub(crate) sweeps: Sweeps,
+    /// The changes of phase that are to be filed together.
+    pub(crate) list: Option<ChangeList>,
     /// Orders about to be cancelled together; a buffer kept for reuse.
     pub(crate) batch: Vec<Slot>,
     /// Stops about to be triggered together; a buffer kept for reuse.
@@ -227,6 +230,7 @@ impl Engine {
             trades: Trades::new(config.trades_max),
             timers: Timers::default(),
             sweeps: Sweeps::default(),
+            list: None,
             batch: Vec::new(),
             wave: Vec::new(),
             call_levels: Vec::new(),
@@ -335,6 +339,8 @@ impl Engine {
             Request::SchedulePhase(m) => self.schedule_phase(asker, m, out),
             Request::ResumeTrading(m) => self.resume_trading(asker, m, out),
             Request::SetReference(m) => self.set_reference(asker, m, out),
+            Request::ChangePhases(m) => self.change_phases(asker, m, out),
+            Request::SchedulePhases(m) => self.schedule_phases(asker, m, out),
             _ => unreachable!("orders and definitions went their way above"),
         }
     }
@@ -516,10 +522,11 @@ impl Engine {
         self.positions.count()
     }
 
-    /// Returns the number of changes of phase that are filed and not made.
+    /// Returns the number of changes of phase that are filed and not made; one of a group counts
+    /// once.
     #[must_use]
     pub fn filed_change_count(&self) -> usize {
-        self.timers.schedule().len()
+        self.timers.filed_count()
     }
 
     /// Returns the highest record number assigned to an order; zero before the first.
@@ -677,8 +684,12 @@ pub(crate) fn named(request: &Request) -> NamedIds {
         Request::SchedulePhase(m) => {
             NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING }
         }
+        Request::SchedulePhases(m) => {
+            NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING }
+        }
         Request::KillSwitch(_)
         | Request::BustTrade(_)
+        | Request::ChangePhases(_)
         | Request::DefineFirm(_)
         | Request::DefineAccount(_)
         | Request::DefineSession(_) => NamedIds::NOTHING,

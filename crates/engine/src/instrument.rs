@@ -4,6 +4,7 @@ use weir_types::{FirmId, OrdType, Phase, Price, Qty, Reason, Side};
 use weir_wire::reference::DefineInstrument;
 
 use crate::book::BookSide;
+use crate::groups::ChangeKey;
 use crate::index::Slot;
 use crate::live::LiveOrders;
 use crate::order::{Order, OrderLocation};
@@ -48,6 +49,11 @@ pub(crate) struct Instrument {
     parked: BookSide,
     /// Lots moved in by transfers minus lots moved out.
     pub(crate) transferred_in: i128,
+    /// The last change of many instruments that was made in it, or that it has nothing to do with:
+    /// behind all in an instrument of another partition.
+    pub(crate) changed_by: ChangeKey,
+    /// The key behind which the changes of its group cover it.
+    pub(crate) joined_at: ChangeKey,
 }
 
 impl Instrument {
@@ -73,6 +79,8 @@ impl Instrument {
             sell_stops: BookSide::new(Side::Buy),
             parked: BookSide::new(Side::Buy),
             transferred_in: 0,
+            changed_by: ChangeKey::LAST,
+            joined_at: ChangeKey::LAST,
         }
     }
 

@@ -32,6 +32,7 @@ mod emit;
 mod engine;
 mod entry;
 mod fillable;
+mod groups;
 mod index;
 mod instrument;
 mod live;
@@ -44,6 +45,7 @@ pub mod plant;
 mod position;
 mod references;
 mod replace;
+mod schedule;
 pub mod script;
 mod session;
 mod snapshot;
@@ -59,7 +61,7 @@ mod uncross;
 /// into the same events; `tests/profiles.rs` has the digests of each version and holds the newest
 /// to it. A command log records the version by which its commands were executed, and a program of
 /// another version does not execute them again (`docs/adr/0018-versions-of-rules.md`).
-pub const RULES_VERSION: u32 = 6;
+pub const RULES_VERSION: u32 = 7;
 
 pub use config::{EngineConfig, EventSink, Memory};
 pub use engine::{

@@ -95,6 +95,8 @@ struct DoneAnswer {
     affected_count: u64,
     ref_template_id: u16,
     phase_reached: PhaseReached,
+    changed_count: u32,
+    skipped_count: u32,
 }
 
 /// The additional fields of an [`OrderAnswer`] for a stop, an iceberg, a minimum or an expiry.
@@ -212,6 +214,8 @@ impl Kind {
                     affected_count: e.affected_count,
                     ref_template_id: e.ref_template_id,
                     phase_reached: e.phase_reached,
+                    changed_count: e.changed_count,
+                    skipped_count: e.skipped_count,
                 };
                 Kind::Done(answer)
             }
@@ -393,6 +397,8 @@ impl Outcomes {
                 partition_id,
                 ref_template_id: a.ref_template_id,
                 phase_reached: a.phase_reached,
+                changed_count: a.changed_count,
+                skipped_count: a.skipped_count,
             }),
         }
     }
@@ -420,6 +426,8 @@ mod tests {
             partition_id: ASKING.partition_id,
             ref_template_id: 9,
             phase_reached: PhaseReached::None,
+            changed_count: 0,
+            skipped_count: 0,
         })
     }
 

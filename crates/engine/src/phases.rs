@@ -36,7 +36,7 @@ impl Cause {
         Cause { kind, session_id: SessionId::NONE, overrides_collars: false }
     }
 
-    fn operator(session_id: SessionId) -> Cause {
+    pub(crate) fn operator(session_id: SessionId) -> Cause {
         Cause { session_id, ..Cause::of(PhaseCause::Operator) }
     }
 }
@@ -92,10 +92,7 @@ impl Engine {
                     overrides_collars: m.override_collars == Switch::On,
                     ..Cause::operator(self.sessions[asker.session].session_id)
                 };
-                // An operator's halt holds, also one that a schedule began.
-                self.instruments[slot].is_held |=
-                    self.instruments[slot].phase == Phase::Halted && m.phase == Phase::Halted;
-                let ended_count = self.change_phase(slot, m.phase, cause, out);
+                let ended_count = self.ask_phase(slot, m.phase, cause, out);
                 self.say_phase_reached(asker, slot, ended_count, out);
             }
             Err(reason) => {
@@ -115,6 +112,20 @@ impl Engine {
         }
     }
 
+    /// Carries out a legal change that an operator asked for, as [`Engine::change_phase`].
+    pub(crate) fn ask_phase<S: EventSink>(
+        &mut self,
+        instrument: Slot,
+        to: Phase,
+        cause: Cause,
+        out: &mut S,
+    ) -> u64 {
+        // An operator's halt holds, also one that a schedule began.
+        self.instruments[instrument].is_held |=
+            self.instruments[instrument].phase == Phase::Halted && to == Phase::Halted;
+        self.change_phase(instrument, to, cause, out)
+    }
+
     /// Lifts a halt: the instrument goes back to the phase before. Without one nothing changes.
     pub(crate) fn resume_trading<S: EventSink>(
         &mut self,
@@ -130,15 +141,31 @@ impl Engine {
             }
         };
         let mut ended_count = 0;
-        if let Some(before) = self.instruments[slot].resume_to {
-            let is_through_call = m.through_call == Switch::On && before == Phase::Continuous;
-            let to = if is_through_call { Phase::VolatilityCall } else { before };
-            let row = &mut self.instruments[slot];
-            (row.resume_to, row.is_held) = (None, false);
+        if let Some(to) = self.phase_to_resume(slot, m.through_call == Switch::On) {
             let cause = Cause::operator(self.sessions[asker.session].session_id);
-            ended_count = self.change_phase(slot, to, cause, out);
+            ended_count = self.lift_halt(slot, to, cause, out);
         }
         self.say_phase_reached(asker, slot, ended_count, out);
+    }
+
+    /// Returns the phase to which an instrument goes when its halt is lifted; `None` without one.
+    pub(crate) fn phase_to_resume(&self, instrument: Slot, is_through_call: bool) -> Option<Phase> {
+        let before = self.instruments[instrument].resume_to?;
+        let is_through_call = is_through_call && before == Phase::Continuous;
+        Some(if is_through_call { Phase::VolatilityCall } else { before })
+    }
+
+    /// Lifts a halt, and returns the number of orders that the change of phase ended.
+    pub(crate) fn lift_halt<S: EventSink>(
+        &mut self,
+        instrument: Slot,
+        to: Phase,
+        cause: Cause,
+        out: &mut S,
+    ) -> u64 {
+        let row = &mut self.instruments[instrument];
+        (row.resume_to, row.is_held) = (None, false);
+        self.change_phase(instrument, to, cause, out)
     }
 
     /// Checks that the asker may change the instrument's phase here, now or later.

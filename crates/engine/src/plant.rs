@@ -133,5 +133,21 @@ weir_plant::plants! {
         DueChangesRefuseHalt,
         /// A mass cancel makes any number of due changes of the phase of the instrument it names.
         DueChangesBeforeMassCancel,
+        /// A command of an instrument does not see a change of many that ticks have not made yet.
+        GroupChangeUnseen,
+        /// A sweep does not wait for a change of many.
+        SweepBeforeGroupChange,
+        /// An instrument that comes to a group takes part in changes from before.
+        NewMemberTakesPart,
+        /// A change of many counts no instruments that it skips.
+        SkippedUncounted,
+        /// A snapshot omits which instruments a change of many has reached.
+        SnapshotForgetsChanged,
+        /// A change of many has the whole budget of timers behind those that its command fired.
+        BudgetForEachPart,
+        /// A list of changes is filed whatever its length.
+        ListUncounted,
+        /// A snapshot omits the list of changes that are to be filed together.
+        SnapshotForgetsList,
     }
 }

@@ -10,6 +10,7 @@ mod backlog;
 mod crowd;
 mod duel;
 mod full;
+mod many;
 mod readable;
 mod reference;
 mod shrink;
@@ -84,6 +85,9 @@ pub struct Script<'a> {
     crowd: Option<Crowd>,
     /// The backlog in progress; it comes before a crowd.
     backlog: Option<Backlog>,
+    /// The times of the changes in the partition's list, and the commands that complete it.
+    listed: Vec<Nanos>,
+    list_left: u8,
     name_no: u64,
     now: Nanos,
     opening: std::vec::IntoIter<Command>,
@@ -109,6 +113,8 @@ impl<'a> Script<'a> {
             phases: [Phase::Continuous; 2],
             crowd: None,
             backlog: None,
+            listed: Vec::new(),
+            list_left: 0,
             name_no: 1_000,
             now: Nanos(1_000_000_000),
             opening: opening().into_iter(),
@@ -141,6 +147,8 @@ impl<'a> Script<'a> {
             phases: self.phases,
             crowd: self.crowd,
             backlog: self.backlog,
+            listed: self.listed,
+            list_left: self.list_left,
             name_no: self.name_no,
             now: self.now,
             opening: self.opening,

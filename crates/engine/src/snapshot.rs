@@ -3,8 +3,8 @@
 //! ```text
 //! magic "WEIRSNAP", version u32, partition u16, then in fixed order: counters, firms, accounts,
 //! sessions with their remembered answers, instruments, positions, live orders, ends of volatility
-//! calls, scheduled phases, sweeps in progress, retained trades, sessions with
-//! cancel-on-disconnect; CRC-32C u32
+//! calls, scheduled phases, changes of many instruments, a list of changes to file, sweeps in
+//! progress, retained trades, sessions with cancel-on-disconnect; CRC-32C u32
 //! ```
 //! All integers are little-endian. Tables are in order of definition, positions by account and
 //! instrument, orders by instrument, queue (market buys, buys, market sells, sells, buy stops, sell
@@ -13,6 +13,7 @@
 //! values are bounded, and accounts' reservations must equal those of their orders.
 
 mod bytes;
+mod groups;
 mod promised;
 mod sweeps;
 
@@ -32,18 +33,22 @@ use crate::instrument::{Firm, Instrument};
 use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
 use crate::references::{PriceBase, PriceBases};
+use crate::schedule::ScheduleOwner;
 use crate::session::Session;
 use crate::stops::is_stop;
 use crate::transfer::LastTransfer;
 use bytes::{Reader, Writer};
+use groups::write_membership;
 use promised::SnapshotReservations;
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
-const VERSION: u32 = 5;
-/// The oldest version that is read: that of the rules before, so that an upgrade begins at the end
-/// of its log. It has no halts: a halted instrument is held, and goes back to continuous trading as
-/// a resume did then. It has no sweeps of kill switches. Its trades count for the prices that it
-/// has, whether they are busted later or not.
+const VERSION: u32 = 6;
+/// The last version without groups and changes of many instruments: that of the rules before, so
+/// that an upgrade begins at the end of its log.
+const VERSION_UNGROUPED: u32 = 5;
+/// The oldest version that is read, that of rules 4. It has no halts: a halted instrument is held,
+/// and goes back to continuous trading as a resume did then. It has no sweeps of kill switches. Its
+/// trades count for the prices that it has, whether they are busted later or not.
 const VERSION_MIN: u32 = 4;
 /// The code of no phase.
 const NO_PHASE: u8 = u8::MAX;
@@ -110,6 +115,8 @@ impl Engine {
         self.write_positions(&mut w);
         self.write_orders(&mut w);
         self.write_timers(&mut w);
+        self.write_group_changes(&mut w);
+        self.write_list(&mut w);
         self.write_sweeps(&mut w);
         self.write_trades(&mut w);
         self.write_choices(&mut w);
@@ -117,7 +124,7 @@ impl Engine {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// The snapshot version that this engine writes. It reads that one and the one before.
+    /// The snapshot version that this engine writes. It reads that one and the two before.
     pub const SNAPSHOT_VERSION: u32 = VERSION;
 
     /// Restores the engine from a snapshot. It continues like the original, with equal events and
@@ -158,6 +165,8 @@ impl Engine {
         engine.read_orders(&mut r)?;
         engine.check_promised(&promised)?;
         engine.read_timers(&mut r)?;
+        engine.read_group_changes(&mut r, version)?;
+        engine.read_list(&mut r, version)?;
         engine.read_sweeps(&mut r, version)?;
         engine.read_trades(&mut r, version)?;
         engine.read_choices(&mut r)?;
@@ -343,6 +352,7 @@ impl Engine {
             w.optional_price(row.session_price);
             w.flag(row.is_session_over);
             write_bases(&row.bases, w);
+            write_membership(row, w);
         }
     }
 
@@ -377,6 +387,9 @@ impl Engine {
             row.session_price = r.optional_price()?;
             row.is_session_over = r.flag()?;
             row.bases = read_bases(r)?;
+            if version > VERSION_UNGROUPED {
+                self.read_membership(slot, r)?;
+            }
         }
         Ok(())
     }
@@ -514,8 +527,7 @@ impl Engine {
             let at = Nanos(r.u64()?);
             let instrument_id = self.known_instrument(r.u32()?)?;
             let phase = Phase::from_code(r.u8()?).ok_or(SnapshotError::Invalid("phase"))?;
-            let has_room = self.timers.enter(at, instrument_id, phase);
-            assert!(has_room, "counted above");
+            self.timers.file(ScheduleOwner::Instrument(instrument_id), at, phase);
         }
         Ok(())
     }

@@ -491,10 +491,11 @@ impl Engine {
     /// Returns true while the session's request with this number is in progress.
     pub(crate) fn is_in_progress(&self, session: Slot, request_no: RequestNo) -> bool {
         !request_no.is_none()
-            && self.sweeps.of_asked(session).is_some_and(|one| one.request_no == request_no)
+            && (self.sweeps.of_asked(session).is_some_and(|one| one.request_no == request_no)
+                || self.timers.groups().request_of(session) == Some(request_no))
     }
 
-    /// Checks that the session may begin a mass cancel that does not end at once.
+    /// Checks that the session may begin a mass cancel.
     pub(crate) fn check_sweep(&self, session: Slot) -> Result<(), Reason> {
         let is_operator = self.sessions[session].role == Role::Operator;
         let sweeps_max = self.config.sweeps_max as usize;

@@ -1,5 +1,6 @@
 //! Timers on log time: expiries of good-till-date orders, ends of volatility calls, scheduled
-//! phases. They fire one at a time, in order of deadline, kind and identifier.
+//! phases, changes of many instruments. They fire one at a time, in order of deadline, kind and
+//! identifier.
 //!
 //! | before | due timers fire | at most |
 //! | --- | --- | --- |
@@ -29,20 +30,21 @@ use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use weir_types::{
-    ClOrdId, ExecType, InstrumentId, Nanos, OrdStatus, Phase, Reason, Rec, RequestNo,
+    ExecType, InstrumentId, Nanos, OrdStatus, Phase, Position, Rec, RequestNo, ScheduleStep,
 };
-use weir_wire::reference::SchedulePhase;
 use weir_wire::{Command, Request};
 
 use crate::agenda::Agenda;
-use crate::config::{DUE_CHANGES_MAX, EventSink, SCHEDULE_MAX};
+use crate::config::{DUE_CHANGES_MAX, EventSink};
 use crate::digest::timer_word;
-use crate::emit::{Change, NamedIds, Requester};
+use crate::emit::Change;
 use crate::engine::{Engine, instrument_of};
+use crate::groups::{ChangeKey, GroupAction, GroupChange, Groups, Membership};
 use crate::index::Slot;
 use crate::order::Orders;
 use crate::phases::Cause;
 use crate::plant::{self, Plant};
+use crate::schedule::ScheduleOwner;
 use crate::sweep::looks_per_change;
 
 /// The number of entries below which sweeping a heap gains nothing.
@@ -88,7 +90,7 @@ impl Expiries {
 /// The deadlines of one partition.
 pub(crate) struct Timers {
     /// A lower bound for all deadlines, the only field that a command reads when nothing is due.
-    /// INVARIANT: the earliest deadline of the three below; the end of time when there is none.
+    /// INVARIANT: the earliest deadline of the four below; the end of time when there is none.
     earliest: Nanos,
     expiries: Expiries,
     /// The same by instrument; none behind the last instrument that had one.
@@ -97,6 +99,18 @@ pub(crate) struct Timers {
     call_ends: Agenda<()>,
     /// Scheduled phases.
     schedule: Agenda<Phase>,
+    /// Changes of many instruments.
+    groups: Groups,
+    /// The last command that fired timers of all instruments, and the orders that these changed.
+    spent: (Position, u64),
+}
+
+/// An instrument, for its timers.
+#[derive(Clone, Copy)]
+pub(crate) struct TimedInstrument {
+    slot: Slot,
+    id: InstrumentId,
+    membership: Membership,
 }
 
 /// A due timer. Variants are in the order in which equal deadlines fire.
@@ -106,8 +120,19 @@ pub(crate) enum Due {
     Expiry(Rec),
     /// A volatility call ends.
     CallEnd(InstrumentId),
+    /// A filed change of many instruments, in this one; in the next one if there is none.
+    Filed(ChangeKey, InstrumentId),
     /// A scheduled change of a phase.
     Scheduled(InstrumentId, Phase),
+    /// A change of many instruments that an operator asked for, likewise.
+    Asked(ChangeKey, InstrumentId),
+}
+
+impl Due {
+    fn of_many(key: ChangeKey, instrument_id: InstrumentId) -> (Nanos, Due) {
+        let due = if key.is_asked() { Due::Asked } else { Due::Filed };
+        (key.at, due(key, instrument_id))
+    }
 }
 
 impl Default for Timers {
@@ -118,6 +143,8 @@ impl Default for Timers {
             expiries_of: Vec::new(),
             call_ends: Agenda::default(),
             schedule: Agenda::default(),
+            groups: Groups::default(),
+            spent: (Position(0), 0),
         }
     }
 }
@@ -160,24 +187,81 @@ impl Timers {
         &self.schedule
     }
 
-    /// Schedules a change of phase, replacing one at the same time; returns false when there is no
-    /// room.
-    pub(crate) fn enter(&mut self, at: Nanos, instrument_id: InstrumentId, phase: Phase) -> bool {
-        let is_full = self.schedule.len() == SCHEDULE_MAX;
-        if is_full && !self.schedule.contains(at, instrument_id) {
-            return false;
-        }
-        self.schedule.put(at, instrument_id, phase);
-        self.earliest = self.earliest.min(at);
-        true
+    /// Returns the number of filed changes of phase: of an instrument, a group or all one each.
+    pub(crate) fn filed_count(&self) -> usize {
+        self.schedule.len() + self.groups.filed_count()
     }
 
-    /// Clears an instrument's schedule and returns the number of entries removed.
-    fn clear(&mut self, instrument_id: InstrumentId) -> u64 {
-        let before = self.schedule.len();
-        while self.schedule.take_next_of(instrument_id).is_some() {}
+    pub(crate) fn is_filed(&self, owner: ScheduleOwner, at: Nanos) -> bool {
+        match owner {
+            ScheduleOwner::Instrument(id) => self.schedule.contains(at, id),
+            ScheduleOwner::Group(group_id) => self.groups.contains(ChangeKey::filed(at, group_id)),
+        }
+    }
+
+    /// Files a change of phase, and replaces one of the same owner and time.
+    pub(crate) fn file(&mut self, owner: ScheduleOwner, at: Nanos, phase: Phase) {
+        match owner {
+            ScheduleOwner::Instrument(id) => self.schedule.put(at, id, phase),
+            ScheduleOwner::Group(group_id) => {
+                let action = GroupAction::Set { phase, overrides_collars: false };
+                let change = GroupChange::new(group_id, action, None);
+                self.groups.add(ChangeKey::filed(at, group_id), change);
+            }
+        }
+        self.earliest = self.earliest.min(at);
+    }
+
+    /// Returns the number of an owner's filed changes behind `now`; of all, those of each
+    /// instrument and group too.
+    pub(crate) fn later_count(&self, owner: ScheduleOwner, now: Nanos) -> usize {
+        match owner {
+            ScheduleOwner::Instrument(id) => self.schedule.later_count(Some(id), now),
+            ScheduleOwner::Group(group_id) => {
+                let of_groups = self.groups.later_of(group_id, now).len();
+                let is_all = group_id.is_none();
+                of_groups + if is_all { self.schedule.later_count(None, now) } else { 0 }
+            }
+        }
+    }
+
+    /// Clears the changes that [`later_count`](Timers::later_count) counts, and returns their
+    /// number.
+    pub(crate) fn clear_later(&mut self, owner: ScheduleOwner, now: Nanos) -> u64 {
+        let before = self.filed_count();
+        match owner {
+            ScheduleOwner::Instrument(id) => self.schedule.clear_later(Some(id), now),
+            ScheduleOwner::Group(group_id) => {
+                for key in self.groups.later_of(group_id, now) {
+                    self.groups.take(key);
+                }
+                if group_id.is_none() {
+                    self.schedule.clear_later(None, now);
+                }
+            }
+        }
         self.find_earliest();
-        (before - self.schedule.len()) as u64
+        (before - self.filed_count()) as u64
+    }
+
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// Returns the groups; changes are added and taken by the methods below.
+    pub(crate) fn groups_mut(&mut self) -> &mut Groups {
+        &mut self.groups
+    }
+
+    pub(crate) fn add_group_change(&mut self, key: ChangeKey, change: GroupChange) {
+        self.groups.add(key, change);
+        self.earliest = self.earliest.min(key.at);
+    }
+
+    pub(crate) fn take_group_change(&mut self, key: ChangeKey) -> GroupChange {
+        let change = self.groups.take(key);
+        self.find_earliest();
+        change
     }
 
     fn find_earliest(&mut self) {
@@ -187,31 +271,38 @@ impl Timers {
     fn next(&self) -> Option<(Nanos, Due)> {
         let call_end = self.call_ends.next().map(|(at, id, ())| (at, Due::CallEnd(id)));
         let scheduled = self.schedule.next().map(|(at, id, phase)| (at, Due::Scheduled(id, phase)));
-        earliest_of([self.expiries.next(), call_end, scheduled])
+        let of_many = self.groups.next().map(|key| Due::of_many(key, InstrumentId::NONE));
+        earliest_of([self.expiries.next(), call_end, scheduled, of_many])
     }
 
     /// Returns the next timer of an instrument that is due by `now`.
-    fn next_of(&self, slot: Slot, id: InstrumentId, now: Nanos) -> Option<Due> {
+    fn next_of(&self, of: TimedInstrument, now: Nanos) -> Option<Due> {
+        let TimedInstrument { slot, id, membership } = of;
         let expiry = self.expiries_of.get(slot as usize).and_then(Expiries::next);
         let call_end = self.call_ends.next_of(id).map(|(at, ())| (at, Due::CallEnd(id)));
         let scheduled = self.schedule.next_of(id);
         let scheduled = scheduled.map(|(at, phase)| (at, Due::Scheduled(id, phase)));
-        let next = earliest_of([expiry, call_end, scheduled]);
+        let of_many = self.groups.next_of(membership).map(|key| Due::of_many(key, id));
+        let next = earliest_of([expiry, call_end, scheduled, of_many]);
         next.filter(|(at, _)| *at <= now).map(|(_, due)| due)
     }
 
     /// Returns true while a change of the instrument's phase is due by `now`.
-    fn changes_phase_of(&self, id: InstrumentId, now: Nanos) -> bool {
-        let call_end = self.call_ends.next_of(id).map(|(at, ())| at);
-        let scheduled = self.schedule.next_of(id).map(|(at, _)| at);
-        call_end.into_iter().chain(scheduled).any(|at| at <= now)
+    fn changes_phase_of(&self, of: TimedInstrument, now: Nanos) -> bool {
+        let call_end = self.call_ends.next_of(of.id).map(|(at, ())| at);
+        let scheduled = self.schedule.next_of(of.id).map(|(at, _)| at);
+        let of_many = self.groups.next_of(of.membership).map(|key| key.at);
+        let of_many = of_many.filter(|_| !plant::is(Plant::SweepBeforeGroupChange));
+        call_end.into_iter().chain(scheduled).chain(of_many).any(|at| at <= now)
     }
 
     /// Returns true if more changes of the instrument's phase are due by `now` than a command
     /// makes.
-    fn has_many_changes_of(&self, id: InstrumentId, now: Nanos) -> bool {
-        let call_ends = self.call_ends.due_of(id, now);
-        call_ends.chain(self.schedule.due_of(id, now)).nth(DUE_CHANGES_MAX).is_some()
+    fn has_many_changes_of(&self, of: TimedInstrument, now: Nanos) -> bool {
+        let call_ends = self.call_ends.due_of(of.id, now);
+        let alone = call_ends.chain(self.schedule.due_of(of.id, now));
+        let of_many = self.groups.due_of(of.membership, now).map(|key| key.at);
+        alone.chain(of_many).nth(DUE_CHANGES_MAX).is_some()
     }
 
     /// Removes the next scheduled phase of an instrument.
@@ -265,13 +356,22 @@ fn depends_on_phase(command: &Command) -> bool {
         Request::SetPhase(m) => m.phase != Phase::Halted || plant::is(Plant::DueChangesRefuseHalt),
         // A change that is filed is later than all that are due; those are not cleared unmade.
         Request::SchedulePhase(m) => m.at == Nanos(0),
+        Request::SchedulePhases(m) => {
+            matches!(m.step, ScheduleStep::Clear | ScheduleStep::Replace)
+        }
         Request::MassCancel(_)
         | Request::KillSwitch(_)
+        | Request::ChangePhases(_)
         | Request::Transfer(_)
         | Request::DefineFirm(_)
         | Request::DefineAccount(_)
         | Request::DefineSession(_) => false,
     }
+}
+
+/// Returns true if a command halts an instrument.
+fn is_halt(command: &Command) -> bool {
+    matches!(command, Command::Request(Request::SetPhase(m)) if m.phase == Phase::Halted)
 }
 
 /// Returns true if a planted bug fires all timers of the command's instrument.
@@ -282,7 +382,7 @@ fn fires_any_number(command: &Command) -> bool {
 }
 
 /// Returns the timer that fires first.
-fn earliest_of(due: [Option<(Nanos, Due)>; 3]) -> Option<(Nanos, Due)> {
+fn earliest_of(due: [Option<(Nanos, Due)>; 4]) -> Option<(Nanos, Due)> {
     let due = due.into_iter().flatten();
     if plant::is(Plant::ExpiryAfterPhase) {
         return due.min_by_key(|(at, due)| (*at, Reverse(*due)));
@@ -299,16 +399,25 @@ impl Engine {
 
     #[cold]
     fn fire_due<S: EventSink>(&mut self, command: &Command, out: &mut S) -> Fired {
+        let is_exceeded = self.fire_first(out);
+        Fired { is_exceeded, leaves_changes: self.fire_due_of(command, out) }
+    }
+
+    /// Fires due timers of all instruments until enough orders have changed by such of the command;
+    /// returns true if more have.
+    pub(crate) fn fire_first<S: EventSink>(&mut self, out: &mut S) -> bool {
         let enough = u64::from(self.config.tick_changes_max);
-        let mut change_count = 0;
+        let (position, spent) = self.timers.spent;
+        let is_same = position == self.position && !plant::is(Plant::BudgetForEachPart);
+        let mut change_count = if is_same { spent } else { 0 };
         while change_count < enough
             && let Some((at, due)) = self.timers.next()
             && at <= self.time
         {
             change_count += self.fire(due, out);
         }
-        let leaves_changes = self.fire_due_of(command, out);
-        Fired { is_exceeded: change_count > enough, leaves_changes }
+        self.timers.spent = (self.position, change_count);
+        change_count > enough
     }
 
     /// Fires the timers that are due in a command's instrument: none if too many change the phase.
@@ -320,13 +429,25 @@ impl Engine {
         let concerned = instrument_of(command).or_else(|| self.instrument_of_bust(command));
         let Some(instrument_id) = concerned else { return false };
         let Some(slot) = self.instruments.find(instrument_id.0) else { return false };
-        if self.timers.has_many_changes_of(instrument_id, self.time) && !fires_any_number(command) {
-            return depends_on_phase(command);
+        let of = self.timed(slot);
+        if self.timers.has_many_changes_of(of, self.time) && !fires_any_number(command) {
+            // An operator's later halt would not hold against an earlier change of many.
+            let is_undone = || self.timers.groups.undoes_halt(of.membership);
+            return depends_on_phase(command) || is_halt(command) && is_undone();
         }
-        while let Some(due) = self.timers.next_of(slot, instrument_id, self.time) {
+        while let Some(due) = self.timers.next_of(self.timed(slot), self.time) {
+            if matches!(due, Due::Asked(..)) && plant::is(Plant::GroupChangeUnseen) {
+                break;
+            }
             self.fire(due, out);
         }
         false
+    }
+
+    /// Returns an instrument for its timers.
+    fn timed(&self, slot: Slot) -> TimedInstrument {
+        let id = self.instruments[slot].definition.instrument_id;
+        TimedInstrument { slot, id, membership: self.membership(slot) }
     }
 
     /// Returns the due timer that comes next before a cancel of the order in a sweep: the first of
@@ -334,11 +455,9 @@ impl Engine {
     /// other orders change nothing for it.
     pub(crate) fn due_before_end(&self, slot: Slot) -> Option<Due> {
         let order = &self.orders[slot];
-        let instrument_id = self.instruments[order.instrument].definition.instrument_id;
-        if self.timers.changes_phase_of(instrument_id, self.time)
-            && !plant::is(Plant::SweepBeforePhase)
-        {
-            return self.timers.next_of(order.instrument, instrument_id, self.time);
+        let of = self.timed(order.instrument);
+        if self.timers.changes_phase_of(of, self.time) && !plant::is(Plant::SweepBeforePhase) {
+            return self.timers.next_of(of, self.time);
         }
         let is_due = order.expire_time != Nanos(0)
             && order.expire_time <= self.time
@@ -372,6 +491,9 @@ impl Engine {
                     }
                 }
             }
+            Due::Filed(key, instrument_id) | Due::Asked(key, instrument_id) => {
+                look_count = self.fire_group_change(key, instrument_id, out);
+            }
         }
         let of_looks = match look_count / looks_per_change(&self.config) {
             _ if plant::is(Plant::LooksUncounted) => 0,
@@ -382,50 +504,5 @@ impl Engine {
 
     fn timed_instrument(&self, instrument_id: InstrumentId) -> Slot {
         self.instruments.find(instrument_id.0).expect("no instrument is ever taken out")
-    }
-
-    pub(crate) fn schedule_phase<S: EventSink>(
-        &mut self,
-        asker: Requester,
-        m: &SchedulePhase,
-        out: &mut S,
-    ) {
-        match self.carry_out_schedule(asker, m) {
-            Ok(count) => self.say_done(asker, ClOrdId::NONE, count, out),
-            Err(reason) => {
-                let named = NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING };
-                self.reject(asker, named, reason, out);
-            }
-        }
-    }
-
-    fn carry_out_schedule(&mut self, asker: Requester, m: &SchedulePhase) -> Result<u64, Reason> {
-        self.check_phase_request(asker, m.instrument_id)?;
-        if m.at == Nanos(0) {
-            return Ok(self.timers.clear(m.instrument_id));
-        }
-        if m.at <= self.time {
-            return Err(Reason::FieldOutOfRange);
-        }
-        let has_room = self.timers.enter(m.at, m.instrument_id, m.phase);
-        if has_room { Ok(1) } else { Err(Reason::LimitReached) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_schedule_replaces_but_takes_nothing_more() {
-        let mut timers = Timers::default();
-        for at in 0..SCHEDULE_MAX as u64 {
-            assert!(timers.enter(Nanos(at / 2 + 1), InstrumentId((at % 2) as u32), Phase::Closed));
-        }
-        assert!(!timers.enter(Nanos(1), InstrumentId(2), Phase::Closed));
-        assert!(timers.enter(Nanos(1), InstrumentId(1), Phase::Halted));
-        assert_eq!(timers.schedule.next_of(InstrumentId(1)), Some((Nanos(1), Phase::Halted)));
-        assert_eq!(timers.clear(InstrumentId(0)), SCHEDULE_MAX as u64 / 2);
-        assert_eq!(timers.next_deadline(), Some(Nanos(1)));
     }
 }

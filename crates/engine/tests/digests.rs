@@ -9,7 +9,7 @@ use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
 use weir_wire::order_entry::MassCancel;
 use weir_wire::reference::{
-    KillSwitch, SchedulePhase, SessionChoice, SessionLost, SetPhase, Transfer,
+    KillSwitch, SchedulePhase, SchedulePhases, SessionChoice, SessionLost, SetPhase, Transfer,
 };
 use weir_wire::{Command, Request};
 
@@ -41,6 +41,21 @@ fn schedule(phase: Phase, at: u64) -> Request {
         instrument_id: TULIP,
         phase,
     })
+}
+
+fn file(group: u16, step: ScheduleStep) -> Command {
+    let request = Request::SchedulePhases(SchedulePhases {
+        request_no: NO,
+        at: Nanos(9_000),
+        session_id: OPERATOR,
+        instrument_id: InstrumentId::NONE,
+        count: 0,
+        group_id: GroupId(group),
+        partition_id: HERE,
+        phase: Phase::Closed,
+        step,
+    });
+    Command::Request(numbered(request, 1_000))
 }
 
 fn set_phase(instrument_id: InstrumentId) -> Request {
@@ -98,6 +113,8 @@ fn replicas_that_took_an_operators_command_differently_have_different_digests_at
         (request(schedule(Phase::Closed, 9_000)), request(schedule(Phase::Halted, 9_000))),
         (request(schedule(Phase::Closed, 9_000)), request(schedule(Phase::Closed, 9_001))),
         (request(set_phase(TULIP)), request(set_phase(ROSE))),
+        (file(7, ScheduleStep::File), file(8, ScheduleStep::File)),
+        (file(7, ScheduleStep::Begin), file(7, ScheduleStep::Clear)),
         (
             request(mass_cancel(MassCancelScope::Session)),
             request(mass_cancel(MassCancelScope::Account)),

@@ -250,6 +250,40 @@ const WANTED: &[RulesWant] = &[
             },
         ],
     },
+    RulesWant {
+        rules: 7,
+        defaults: Some(0xe7a5_2463_0b8c_128a),
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0xc097_7b5f_182a_d6cf,
+                digest: 0x12cd_23bc_8b46_05db,
+                snapshot: 0x549d_e54d_45a7_1e1d,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0x44d7_6d9d_266e_1fdc,
+                digest: 0x5039_bb49_4174_8b6b,
+                snapshot: 0xb9ea_5b8a_e51d_7574,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0xb9bf_8ef0_f224_dd78,
+                digest: 0x490e_f460_bc66_49fb,
+                snapshot: 0xde77_e122_893e_4aef,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0xba9b_bda4_51c4_faa1,
+                digest: 0x0bb9_c083_594c_d9d2,
+                snapshot: 0x9a35_9198_bd1b_6de7,
+            },
+        ],
+    },
 ];
 
 /// Returns the hash of the limits that every engine has by default and that can change an event: a
@@ -318,6 +352,8 @@ const REACHED: &[(&str, &[&str])] = &[
             "SchedulePhase",
             "ResumeTrading",
             "SetReference",
+            "ChangePhases",
+            "SchedulePhases",
             "Import",
             "Tick",
             "SessionLost",

@@ -8,6 +8,7 @@ use support::*;
 use weir_engine::{Engine, SnapshotError};
 use weir_types::*;
 use weir_wire::event::TradeBusted;
+use weir_wire::reference::{ChangePhases, DefineInstrument, SchedulePhases, field_bit};
 use weir_wire::{Event, PlainEvent, Request};
 
 /// Returns a desk with Alice's bid for five lots, and its snapshot.
@@ -113,5 +114,72 @@ fn only_answers_are_read_as_remembered_answers() {
     for bad in [busted, later] {
         let error = restored(&desk, &bytes, &right, &remembered(bad)).err();
         assert_eq!(error, Some(SnapshotError::Invalid("remembered answer")), "{bad:?}");
+    }
+}
+
+/// A key behind all changes hides the instrument from every later halt of all.
+#[test]
+fn a_change_of_many_that_is_still_to_come_is_not_the_last_of_an_instrument() {
+    let mut desk = Desk::open();
+    let group_id = GroupId(7);
+    let fields = field_bit::<DefineInstrument>("group_id");
+    desk.ask(Request::DefineInstrument(DefineInstrument {
+        group_id,
+        fields,
+        ..instrument(TULIP, HERE)
+    }));
+    let halt = ChangePhases {
+        request_no: RequestNo(0),
+        session_id: OPERATOR,
+        group_id,
+        partition_id: HERE,
+        phase: Phase::Halted,
+        resumes: Switch::Off,
+        override_collars: Switch::Off,
+        through_call: Switch::Off,
+    };
+    desk.ask(Request::ChangePhases(halt));
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    let (at, number) = (desk.engine.time().0, (1 << 16) + desk.position);
+    let foreign = words([u64::MAX; 4]);
+    let cases = [
+        (words([at, number]), words([u64::MAX, u64::MAX])),
+        (words([at, number]), words([at, number + 1])),
+        (words([at, number]), words([at + 1, 7])),
+        (foreign, words([u64::MAX, u64::MAX, at, number])),
+    ];
+    for (right, bad) in cases {
+        let error = restored(&desk, &bytes, &right, &bad).err();
+        let want = SnapshotError::Invalid("last change of many instruments");
+        assert_eq!(error, Some(want), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_list_of_changes_out_of_order_is_refused() {
+    let mut desk = Desk::open();
+    let of_list = |step, at| {
+        Request::SchedulePhases(SchedulePhases {
+            request_no: RequestNo(0),
+            at: Nanos(at),
+            session_id: OPERATOR,
+            instrument_id: InstrumentId::NONE,
+            count: 0,
+            group_id: GroupId::NONE,
+            partition_id: HERE,
+            phase: Phase::Closed,
+            step,
+        })
+    };
+    desk.ask(of_list(ScheduleStep::Begin, 0));
+    for at in [0x5_0000_0001, 0x6_0000_0002] {
+        desk.ask(of_list(ScheduleStep::Add, at));
+    }
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    for bad in [0x5_0000_0001, 0x4_0000_0000] {
+        let error = restored(&desk, &bytes, &words([0x6_0000_0002]), &words([bad])).err();
+        assert_eq!(error, Some(SnapshotError::Invalid("change of many instruments")), "{bad:?}");
     }
 }

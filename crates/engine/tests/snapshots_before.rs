@@ -1,18 +1,20 @@
-//! A snapshot of the version before is read: an upgrade begins with the one at the end of its log.
+//! A snapshot of the versions before is read: an upgrade begins with the one at the end of its log.
 //!
 //! `data/snapshot-4.bin` was written by the last engine of rules 4, after 7,638 commands of a
 //! script: instrument 100 in a volatility call, 101 halted, with orders, remembered answers and
-//! trades.
+//! trades. `data/snapshot-5.bin` is of the last engine of rules 6, after 19,991 commands: 100 in a
+//! volatility call, 101 halted by an operator, 9 live orders and 2 filed changes.
 
 mod support;
 
 use support::*;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
-use weir_wire::reference::{BustTrade, ResumeTrading};
+use weir_wire::reference::{BustTrade, ChangePhases, ResumeTrading};
 use weir_wire::{Command, Event, PlainEvent, Request};
 
 const SNAPSHOT: &[u8] = include_bytes!("data/snapshot-4.bin");
+const BEFORE_GROUPS: &[u8] = include_bytes!("data/snapshot-5.bin");
 
 fn config() -> EngineConfig {
     EngineConfig {
@@ -35,6 +37,7 @@ fn ask(engine: &mut Engine, number: u64, request: Request) -> Vec<Event> {
     match &mut request {
         Request::ResumeTrading(m) => m.session_id = SessionId(90),
         Request::BustTrade(m) => m.session_id = SessionId(90),
+        Request::ChangePhases(m) => m.session_id = SessionId(90),
         other => panic!("not asked here: {other:?}"),
     }
     let mut events = Vec::new();
@@ -93,4 +96,31 @@ fn a_bust_of_a_trade_of_the_version_before_leaves_its_prices() {
     assert!(busted_count > 0, "some of the retained trades can be busted");
     let after: Vec<_> = engine.instruments().map(|row| (row.last_price, row.is_held)).collect();
     assert_eq!(before, after);
+}
+
+#[test]
+fn a_snapshot_from_before_groups_goes_on_with_its_schedule_and_a_change_of_all() {
+    let mut engine = Engine::restore(config(), BEFORE_GROUPS).expect("it is read");
+    assert_eq!((engine.filed_change_count(), engine.live_order_count()), (2, 9));
+    assert!(engine.instruments().all(|row| row.definition.group_id.is_none()));
+    let mut bytes = Vec::new();
+    engine.snapshot(&mut bytes);
+    let again = Engine::restore(config(), &bytes).expect("it reads back");
+    assert_eq!(again.state_hash(), engine.state_hash());
+
+    let halt = ChangePhases {
+        request_no: RequestNo(0),
+        session_id: OPERATOR,
+        group_id: GroupId::NONE,
+        partition_id: HERE,
+        phase: Phase::Halted,
+        resumes: Switch::Off,
+        override_collars: Switch::Off,
+        through_call: Switch::Off,
+    };
+    let events = ask(&mut engine, 1, Request::ChangePhases(halt));
+    let done = done_of(events.last().expect("an answer"));
+    assert_eq!((done.changed_count, done.skipped_count), (1, 0), "{events:?}");
+    assert_eq!(phase(&engine, 100), (Phase::Halted, true));
+    assert_eq!(phase(&engine, 101), (Phase::Halted, true));
 }

@@ -294,6 +294,8 @@ pub fn fuzz_state(bytes: &[u8]) {
             partition_id: PartitionId(1),
             ref_template_id: 0,
             phase_reached: PhaseReached::None,
+            changed_count: 0,
+            skipped_count: 0,
         };
         let mut record = Vec::new();
         Event::Plain(PlainEvent::RequestDone(done)).encode(&mut record);

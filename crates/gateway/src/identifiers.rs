@@ -43,6 +43,7 @@ pub(super) fn check(directory: &Directory, role: Role, request: &Request) -> Res
             ids.account("account_id", m.account_id)?;
             ids.instrument_if_any(m.instrument_id)
         }
+        Request::SchedulePhases(m) => ids.instrument_if_any(m.instrument_id),
         _ => request.definition().map_or(Ok(()), |definition| ids.definition(&definition)),
     }
 }

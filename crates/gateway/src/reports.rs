@@ -110,8 +110,8 @@ impl Gateway {
         let stamps = self.stamps_of(port, address.position);
         let limit = self.config.output_len_max;
         let session = self.sessions.entry(address.session_id);
-        if is_answer(address.request_no, address.reason) && session.answered(port, address.position)
-        {
+        let answers = is_answer(address.request_no, address.reason);
+        if answers && session.answered(port, address.position, event.is_order_event()) {
             self.counters.throttled += u64::from(address.reason == Reason::Throttled.code());
         }
         let stream = &mut session.streams[port];
@@ -133,8 +133,8 @@ impl Gateway {
             if stream.is_next_to_send(address.event_no) && connection.has_room(limit) {
                 stream.sent_one();
                 session.said_at = now;
-                let asked = !address.request_no.is_none();
-                let times = stamps.filter(|_| asked);
+                let asker = (address.session_id, address.request_no);
+                let times = stamps.filter(|stamps| stamps.asker == asker);
                 let stage_times =
                     times.map_or_else(StageTimes::default, |s| self.clock.stage_times(&s));
                 connection.put_report(&event, stage_times);

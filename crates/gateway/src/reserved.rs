@@ -148,7 +148,7 @@ pub(super) fn named_by(request: &Request) -> Option<ReservedName> {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{Nanos, PartitionId, Phase, Price, Qty};
+    use weir_types::{GroupId, Nanos, PartitionId, Phase, Price, Qty};
     use weir_wire::reference::{DefineFirm, NEW};
 
     use super::*;
@@ -176,6 +176,7 @@ mod tests {
             qty_exponent: 0,
             phase: Phase::Continuous,
             fields,
+            group_id: GroupId::NONE,
         })
     }
 

@@ -21,8 +21,8 @@ use weir_partition::stage_clock::StageClock;
 use weir_probe::Recorder;
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::{
-    ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase, Position,
-    Price, Qty, RequestNo, Role, SessionId, Switch, Symbol, WallOffset,
+    ClOrdId, Credential, CredentialKind, FirmId, GroupId, InstrumentId, Nanos, PartitionId, Phase,
+    Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol, WallOffset,
 };
 use weir_wire::event::Defined;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
@@ -138,6 +138,7 @@ fn definitions() -> Vec<Definition> {
             qty_exponent: 0,
             phase: Phase::Continuous,
             fields: 0,
+            group_id: GroupId::NONE,
         }),
         Definition::DefineSession(definition_of(SESSION, KEY_BYTE)),
         Definition::DefineSession(definition_of(OTHER_SESSION, KEY_BYTE)),

@@ -49,7 +49,7 @@ pub struct Session {
     pub topic: Option<usize>,
     /// The streams of copies that it gets.
     pub(super) copy_streams: Vec<StreamKey>,
-    /// The position of the last answered request in each port's log.
+    /// The position of the last request on an order that was answered, in each port's log.
     answered_at: Vec<u64>,
 }
 
@@ -60,13 +60,16 @@ impl Session {
         self.in_flight_max == 0 || self.in_flight < self.in_flight_max
     }
 
-    /// Records an answer to the command at `position`; true for the first one to it. A command has
-    /// one position in its log, and its events are contiguous.
-    pub fn answered(&mut self, port: usize, position: u64) -> bool {
-        if self.answered_at[port] == position {
+    /// Records an answer at `position` to a request; true for the first one to it. A request on an
+    /// order may have several reports, which are contiguous and of one command. Any other has one
+    /// answer; several of them may be of one command, also to one request and its repeat.
+    pub fn answered(&mut self, port: usize, position: u64, is_of_order: bool) -> bool {
+        if is_of_order && self.answered_at[port] == position {
             return false;
         }
-        self.answered_at[port] = position;
+        if is_of_order {
+            self.answered_at[port] = position;
+        }
         self.settled();
         true
     }
@@ -282,11 +285,22 @@ mod tests {
     #[test]
     fn a_request_with_many_events_is_answered_once() {
         let mut session = session(2, 2);
-        assert!(session.answered(1, 70));
-        assert!(!session.answered(1, 70));
+        assert!(session.answered(1, 70, true));
+        assert!(!session.answered(1, 70, true));
         assert_eq!(session.in_flight, 1);
         // The same position in another partition's log is another request.
-        assert!(session.answered(0, 70));
+        assert!(session.answered(0, 70, true));
+        assert_eq!(session.in_flight, 0);
+    }
+
+    #[test]
+    fn a_command_that_ends_an_earlier_request_too_answers_both() {
+        let mut session = session(3, 3);
+        assert!(session.answered(0, 70, false), "a change of many instruments");
+        assert!(session.answered(0, 70, false), "its repeat, which is the command");
+        assert!(session.answered(0, 71, false), "another one");
+        assert!(session.answered(0, 71, true), "an order, which is the command");
+        assert!(!session.answered(0, 71, true), "its execution");
         assert_eq!(session.in_flight, 0);
     }
 
@@ -298,17 +312,19 @@ mod tests {
         for (position, request_no, reason) in
             [(70, number, mass_cancel), (71, number, mass_cancel), (72, RequestNo::NONE, 0)]
         {
-            assert!(!(is_answer(request_no, reason) && session.answered(0, position)));
+            assert!(
+                !(is_answer(request_no, reason) && session.answered(0, position, position < 72))
+            );
         }
         assert!(!session.has_window());
-        assert!(is_answer(number, 0) && session.answered(0, 72));
+        assert!(is_answer(number, 0) && session.answered(0, 72, false));
         assert!(session.has_window());
     }
 
     #[test]
     fn answers_to_requests_of_before_a_restart_open_no_window() {
         let mut session = session(1, 0);
-        assert!(session.answered(1, 3));
+        assert!(session.answered(1, 3, true));
         assert_eq!(session.in_flight, 0);
     }
 }

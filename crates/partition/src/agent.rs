@@ -540,10 +540,13 @@ impl<L: SequencedLog + Send> Partition<L> {
         if matches!(command, Command::Tick) {
             self.ticks.applied(self.is_due());
         }
-        if trace.is_some() {
+        if trace.is_some()
+            && let Command::Request(request) = command
+        {
+            let asker = (request.session_id(), request.request_no());
             let mut points = pending.points;
             points[3..6].copy_from_slice(&[t3, t4, t5]);
-            self.answered.push((pending.source, StageStamps { position, trace, points }));
+            self.answered.push((pending.source, StageStamps { position, asker, trace, points }));
         }
         self.figures.counters.position.store(position.0, Ordering::Relaxed);
         self.figures.log_time.store(log_time.0, Ordering::Relaxed);

@@ -42,6 +42,8 @@ impl Submission {
 pub struct StageStamps {
     /// The command's position.
     pub position: Position,
+    /// The session that sent it, and the request: the command may answer others too.
+    pub asker: (SessionId, RequestNo),
     /// Identifies its probe points.
     pub trace: TraceId,
     /// t0 to t6.

@@ -4,7 +4,7 @@
 use weir_client::{Key, SigningKey};
 use weir_io::{Rng, SeededRng};
 use weir_types::{
-    AccountId, Cash, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, InstrumentId,
+    AccountId, Cash, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, GroupId, InstrumentId,
     KillScope, MassCancelScope, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty,
     RequestNo, Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
 };
@@ -293,6 +293,7 @@ fn instrument(instrument_id: InstrumentId, price_max: i64) -> Definition {
         qty_exponent: 0,
         phase: Phase::Continuous,
         fields: 0,
+        group_id: GroupId::NONE,
     })
 }
 

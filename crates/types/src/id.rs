@@ -47,6 +47,8 @@ numbers! {
     /// A partition: a set of instruments with its own command log. The control log is partition 0;
     /// this is the only numeric identifier in which zero is a value.
     PartitionId(u16);
+    /// A group of instruments, which an operator's request may name instead of one instrument.
+    GroupId(u16);
     /// An order, unique over all partitions; [`OrderId::new`] gives the layout.
     OrderId(u64);
     /// The number of a source's record (order), in order of creation, from 1.

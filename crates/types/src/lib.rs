@@ -35,15 +35,16 @@ pub use decimal::{DecimalFault, decimal, mantissa};
 pub use durability::Durability;
 pub use epochs::{Epochs, Survival};
 pub use id::{
-    AccountId, BatchNo, ClOrdId, CopyNo, Credential, Epoch, EventNo, ExecId, FirmId, InstrumentId,
-    MatchId, OrderId, PartitionId, Position, Rec, RequestNo, Seq, SessionId, SourceLog, Symbol,
+    AccountId, BatchNo, ClOrdId, CopyNo, Credential, Epoch, EventNo, ExecId, FirmId, GroupId,
+    InstrumentId, MatchId, OrderId, PartitionId, Position, Rec, RequestNo, Seq, SessionId,
+    SourceLog, Symbol,
 };
 pub use market::{AnySide, FeedState, MarketContent, MarketPolicy, OrderAction, TradingState};
 pub use num::{Cash, Nanos, Price, Qty};
 pub use order::{
     AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, PhaseCause, PhaseReached, Role, SelfTradePrevention, Side, SourceStatus,
-    SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
+    OrdType, Phase, PhaseCause, PhaseReached, Role, ScheduleStep, SelfTradePrevention, Side,
+    SourceStatus, SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
 };
 pub use reason::Reason;
 pub use wall_offset::WallOffset;

@@ -185,6 +185,22 @@ codes! {
         On = 1,
     }
 
+    /// The effect of a request about the filed changes of a group or an instrument.
+    ScheduleStep {
+        /// Files a change, and replaces one for the same time.
+        File = 0,
+        /// Clears the changes to come.
+        Clear = 1,
+        /// Begins an empty list of changes, the session's.
+        Begin = 2,
+        /// Adds a change to the list.
+        Add = 3,
+        /// Files all changes of the list.
+        Append = 4,
+        /// Clears the changes to come, and files all of the list.
+        Replace = 5,
+    }
+
     /// The role of a session, which decides its rights.
     Role {
         /// Enters orders for its firm's accounts, reads its firm's order state.

@@ -117,6 +117,9 @@ reasons! {
     /// More filed changes of the instrument's phase are due than one request makes; ticks make
     /// them.
     ChangesDue = 46, "filed changes of the instrument's phase are due and not made yet: ask again";
+    /// The partition's list of changes was begun by another session, or has another length than the
+    /// request says.
+    ListIncomplete = 47, "the list of changes is another session's, or changes of it are missing";
 
     /// No such instrument.
     UnknownInstrument = 60, "no such instrument";

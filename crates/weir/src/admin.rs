@@ -1,10 +1,12 @@
 //! `weir admin`: an operator's requests, one per call, each waited for.
 //!
 //! A refusal is an error with the engine's reason and a failing exit status. Definitions are in
-//! `define`, the question before dangerous commands in `consent`.
+//! `define`, changes of the phase of many instruments in `many`, the question before dangerous
+//! commands in `consent`.
 
 mod consent;
 mod define;
+mod many;
 mod source;
 
 use std::path::PathBuf;
@@ -21,7 +23,7 @@ use weir_types::{
 };
 use weir_wire::Request;
 use weir_wire::order_entry::MassCancel;
-use weir_wire::reference::{KillSwitch, SetPhase, Transfer};
+use weir_wire::reference::{ChangePhases, KillSwitch, SetPhase, Transfer};
 
 use super::calendar::{Calendar, parse_phase};
 use super::choices::{by_name, name_of};
@@ -60,7 +62,7 @@ enum AdminCommand {
     Deposit(DepositArgs),
     /// Set an instrument's phase, now.
     Phase {
-        /// Its symbol or identifier, or all.
+        /// Its symbol or identifier, all, or a group: group:7.
         instrument: String,
         /// closed, opening-call, continuous, volatility-call, closing-call or halted.
         #[arg(value_parser = parse_phase)]
@@ -96,13 +98,13 @@ enum AdminCommand {
     /// Halt an instrument until it is resumed: no entry, no trades; cancels are served. A filed
     /// close closes it, and no other filed change lifts the halt.
     Halt {
-        /// Its symbol or identifier, or all.
+        /// Its symbol or identifier, all, or a group: group:7.
         instrument: String,
     },
     /// Lift the halt of an instrument: it goes back to the phase before, and stays closed if that
     /// was it.
     Resume {
-        /// Its symbol or identifier, or all.
+        /// Its symbol or identifier, all, or a group: group:7.
         instrument: String,
         /// Back to continuous trading through a volatility call.
         #[arg(long)]
@@ -149,7 +151,8 @@ struct CancelArgs {
 
 #[derive(Debug, clap::Args)]
 struct ScheduleArgs {
-    /// The instrument's symbol or identifier, or all.
+    /// The instrument's symbol or identifier, all, or a group: group:7. A group's change is made in
+    /// the instruments that are in it then.
     instrument: String,
     /// The phase to be in then.
     #[arg(value_parser = parse_phase, required_unless_present = "clear")]
@@ -157,7 +160,8 @@ struct ScheduleArgs {
     /// Time: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or from now: +90s, +10m.
     #[arg(long, value_name = "TIME", required_unless_present = "clear")]
     at: Option<String>,
-    /// Forget all changes filed for the instrument instead.
+    /// Forget all changes filed for the instrument or the group instead; of all, those of each
+    /// instrument and group too.
     #[arg(long, conflicts_with_all = ["at", "phase"])]
     clear: bool,
 }
@@ -166,7 +170,7 @@ struct ScheduleArgs {
 struct CalendarArgs {
     /// The calendar: see docs/operations.md.
     file: PathBuf,
-    /// The instruments' symbols or identifiers, or all.
+    /// The instruments' symbols or identifiers, groups such as group:7, or all.
     #[arg(long, value_name = "SYMBOL", value_delimiter = ',', default_value = "all")]
     instruments: Vec<String>,
     /// Number of days to file.
@@ -290,9 +294,7 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
         AdminCommand::Halt { instrument } => {
             set_phase(admin, args, instrument, Phase::Halted, Switch::Off)
         }
-        AdminCommand::Resume { instrument, call } => change_phases(args, instrument, |of| {
-            admin.resume_trading(of.partition_id(), of.instrument_id(), *call)
-        }),
+        AdminCommand::Resume { instrument, call } => resume(admin, args, instrument, *call),
         AdminCommand::Schedule(of) => schedule(admin, args, of),
         AdminCommand::Calendar(of) => file_calendar(admin, args, of),
         AdminCommand::Bust { match_id, partition } => {
@@ -427,44 +429,46 @@ fn set_phase(
     phase: Phase,
     override_collars: Switch,
 ) -> anyhow::Result<Outcome> {
-    change_phases(args, name, |instrument| {
-        let set = SetPhase {
-            request_no: RequestNo::NONE,
-            session_id: SessionId::NONE,
-            instrument_id: instrument.instrument_id(),
-            phase,
-            override_collars,
-        };
-        admin.change_phase(instrument.partition_id(), Request::SetPhase(set))
-    })
+    if let Some(group_id) = many::group_of(name)? {
+        let change = ChangePhases { phase, override_collars, ..many::resume_of(group_id) };
+        return many::change(admin, args, ChangePhases { resumes: Switch::Off, ..change });
+    }
+    let instrument = args.login.endpoint.instrument(name)?;
+    let set = SetPhase {
+        request_no: RequestNo::NONE,
+        session_id: SessionId::NONE,
+        instrument_id: instrument.instrument_id(),
+        phase,
+        override_collars,
+    };
+    let reached = admin.change_phase(instrument.partition_id(), Request::SetPhase(set))?;
+    Ok(reached_by(&instrument, reached))
 }
 
-/// Changes the phase of each instrument of a name; tells the phases reached, which collars may have
-/// made others than the one asked for.
-fn change_phases(
+fn resume(
+    admin: &mut Admin,
     args: &AdminArgs,
     name: &str,
-    mut change: impl FnMut(&InstrumentStatus) -> Result<Phase, ClientError>,
+    through_call: bool,
 ) -> anyhow::Result<Outcome> {
-    let instruments = named(args, &[name.to_owned()])?;
-    let mut reached: Vec<(Phase, Vec<&str>)> = Vec::new();
-    for_each(&instruments, |instrument| {
-        let phase = change(instrument)?;
-        match reached.iter_mut().find(|(other, _)| *other == phase) {
-            Some((_, symbols)) => symbols.push(&instrument.symbol),
-            None => reached.push((phase, vec![&instrument.symbol])),
-        }
-        Ok(())
-    })?;
-    let parts: Vec<_> = (reached.iter())
-        .map(|(phase, symbols)| format!("{} is {}", symbols.join(", "), phase_name(*phase)))
-        .collect();
-    let text = parts.join("; ");
-    let phases: serde_json::Map<_, _> = (reached.iter())
-        .map(|(phase, symbols)| (phase_name(*phase).to_owned(), serde_json::json!(symbols)))
-        .collect();
-    let json = serde_json::json!({ "done": text, "phases": phases });
-    Ok(Outcome::of(text, json))
+    if let Some(group_id) = many::group_of(name)? {
+        let through_call = switch(through_call);
+        let change = ChangePhases { through_call, ..many::resume_of(group_id) };
+        return many::change(admin, args, change);
+    }
+    let instrument = args.login.endpoint.instrument(name)?;
+    let (partition_id, instrument_id) = (instrument.partition_id(), instrument.instrument_id());
+    let reached = admin.resume_trading(partition_id, instrument_id, through_call)?;
+    Ok(reached_by(&instrument, reached))
+}
+
+/// Tells the phase that an instrument reached: a collar may have made another than the one asked
+/// for.
+fn reached_by(instrument: &InstrumentStatus, phase: Phase) -> Outcome {
+    let (symbol, phase) = (&instrument.symbol, phase_name(phase));
+    let text = format!("{symbol} is {phase}");
+    let json = serde_json::json!({ "done": text, "phases": { phase: [symbol] } });
+    Outcome::of(text, json)
 }
 
 fn set_reference(
@@ -493,74 +497,20 @@ fn set_reference(
     Ok(done(format!("{}: {}", instrument.symbol, parts.join(", "))))
 }
 
-/// The instruments of these names; `all` is each that the node has.
-fn named(args: &AdminArgs, names: &[String]) -> anyhow::Result<Vec<InstrumentStatus>> {
-    if names.iter().any(|name| name == "all") {
-        let all = args.login.endpoint.status()?.instruments;
-        anyhow::ensure!(!all.is_empty(), "the node has no instruments");
-        return Ok(all);
-    }
-    names.iter().map(|name| args.login.endpoint.instrument(name)).collect()
-}
-
-/// Asks for each instrument, also behind one that is refused; then names those that were.
-fn for_each<'a>(
-    instruments: &'a [InstrumentStatus],
-    mut ask: impl FnMut(&'a InstrumentStatus) -> Result<(), ClientError>,
-) -> anyhow::Result<()> {
-    let mut refused = Vec::new();
-    for instrument in instruments {
-        match ask(instrument) {
-            Ok(()) => {}
-            Err(ClientError::Refused { reason, .. }) => {
-                refused.push(format!("{}: {reason:?}: {reason}", instrument.symbol));
-            }
-            Err(error) => return Err(error).with_context(|| instrument.symbol.clone()),
-        }
-    }
-    let count = instruments.len();
-    anyhow::ensure!(
-        refused.is_empty(),
-        "refused for {} of {count} instruments: {}",
-        refused.len(),
-        refused.join("; ")
-    );
-    Ok(())
-}
-
 fn schedule(admin: &mut Admin, args: &AdminArgs, of: &ScheduleArgs) -> anyhow::Result<Outcome> {
-    let instruments = named(args, std::slice::from_ref(&of.instrument))?;
+    let named = many::named(args, std::slice::from_ref(&of.instrument), &admin.partitions())?;
     let (Some(phase), Some(at)) = (of.phase, &of.at) else {
-        let cleared = clear(admin, &instruments)?;
+        let mut cleared = 0;
+        named.for_each(|owner| {
+            cleared += admin.clear_schedules(owner)?;
+            Ok(())
+        })?;
         let text = format!("{cleared} changes of {} are forgotten", of.instrument);
         return Ok(Outcome::of(text, serde_json::json!({ "cleared": cleared })));
     };
     let at = time_of(at)?;
-    file(admin, &instruments, &[(at, phase)])?;
-    Ok(told(&instruments, &[(at, phase)], false))
-}
-
-fn clear(admin: &mut Admin, instruments: &[InstrumentStatus]) -> anyhow::Result<u64> {
-    let mut cleared = 0;
-    for_each(instruments, |instrument| {
-        let (partition_id, instrument_id) = (instrument.partition_id(), instrument.instrument_id());
-        cleared += admin.clear_schedule(partition_id, instrument_id)?;
-        Ok(())
-    })?;
-    Ok(cleared)
-}
-
-fn file(
-    admin: &mut Admin,
-    instruments: &[InstrumentStatus],
-    changes: &[(Nanos, Phase)],
-) -> anyhow::Result<()> {
-    for_each(instruments, |instrument| {
-        let (partition_id, instrument_id) = (instrument.partition_id(), instrument.instrument_id());
-        changes.iter().try_for_each(|(at, phase)| {
-            admin.schedule_phase(partition_id, instrument_id, *at, *phase)
-        })
-    })
+    named.for_each(|owner| admin.file_phase(owner, at, phase))?;
+    Ok(told(&named.instruments, &[(at, phase)], false))
 }
 
 fn told(instruments: &[InstrumentStatus], changes: &[(Nanos, Phase)], is_dry: bool) -> Outcome {
@@ -590,14 +540,11 @@ fn file_calendar(
     of: &CalendarArgs,
 ) -> anyhow::Result<Outcome> {
     let changes = changes_of(of)?;
-    let instruments = named(args, &of.instruments)?;
+    let named = many::named(args, &of.instruments, &admin.partitions())?;
     if !of.dry_run {
-        if of.replace {
-            clear(admin, &instruments)?;
-        }
-        file(admin, &instruments, &changes)?;
+        named.for_each(|owner| admin.schedule_phases(owner, &changes, of.replace).map(drop))?;
     }
-    Ok(told(&instruments, &changes, of.dry_run))
+    Ok(told(&named.instruments, &changes, of.dry_run))
 }
 
 /// Returns the changes of phase to file by a calendar, in order of time.

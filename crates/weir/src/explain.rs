@@ -224,7 +224,7 @@ pub fn contradictions(
 mod tests {
     use weir_client::status::InstrumentStatus;
     use weir_types::{
-        InstrumentId, Nanos, PartitionId, Phase, Price, Qty, RequestNo, SessionId, Symbol,
+        GroupId, InstrumentId, Nanos, PartitionId, Phase, Price, Qty, RequestNo, SessionId, Symbol,
     };
 
     use super::*;
@@ -249,6 +249,7 @@ mod tests {
             qty_exponent: 0,
             phase: Phase::Continuous,
             fields: 0,
+            group_id: GroupId::NONE,
         }
     }
 

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use weir_client::Admin;
 use weir_client::flow::{FlowItem, PackedFlow};
-use weir_types::{InstrumentId, Nanos, Phase, Price, Qty, RequestNo, SessionId, Symbol};
+use weir_types::{GroupId, InstrumentId, Nanos, Phase, Price, Qty, RequestNo, SessionId, Symbol};
 use weir_wire::reference::DefineInstrument;
 
 use super::published::told_as_unfit;
@@ -81,6 +81,7 @@ pub(super) fn list_copies(
             qty_exponent: header.qty_exponent,
             phase: terms.phase,
             fields: 0,
+            group_id: GroupId::NONE,
         };
         admin.define_instrument(definition)?;
         instruments.push(definition);

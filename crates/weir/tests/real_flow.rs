@@ -14,9 +14,9 @@ use weir_client::flow::{
 };
 use weir_engine::{Engine, EngineConfig};
 use weir_types::{
-    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, ExecType, FirmId, InstrumentId,
-    Liquidity, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, RequestNo, Role,
-    SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, ExecType, FirmId, GroupId,
+    InstrumentId, Liquidity, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty,
+    RequestNo, Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::event::OrderEvent;
 use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
@@ -98,6 +98,7 @@ impl EngineBook {
                 qty_exponent: 0,
                 phase: Phase::Continuous,
                 fields: 0,
+                group_id: GroupId::NONE,
             }),
         ];
         for (at, definition) in (1..).zip(definitions) {

@@ -7,7 +7,7 @@
 use weir_types::{
     AckLevel, AnySide, CredentialKind, ExecInst, ExecType, FeedState, KillScope, Liquidity,
     MarketContent, MarketPolicy, MassCancelScope, OrdStatus, OrdType, OrderAction, Phase,
-    PhaseCause, PhaseReached, Reason, Role, SelfTradePrevention, Side, SourceStatus,
+    PhaseCause, PhaseReached, Reason, Role, ScheduleStep, SelfTradePrevention, Side, SourceStatus,
     SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce, TradingState,
 };
 
@@ -34,9 +34,9 @@ use crate::market::{
 use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
-    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch,
-    ResumeTrading, SchedulePhase, SessionChoice, SessionLost, SetPhase, SetReference, Tick,
-    Transfer,
+    BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import,
+    KillSwitch, ResumeTrading, SchedulePhase, SchedulePhases, SessionChoice, SessionLost, SetPhase,
+    SetReference, Tick, Transfer,
 };
 use crate::replica::{FollowSource, FollowState, SnapshotChunk};
 use crate::report::ExecutionReport;
@@ -198,6 +198,8 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<SchedulePhase>(),
     plain::<ResumeTrading>(),
     plain::<SetReference>(),
+    plain::<ChangePhases>(),
+    plain::<SchedulePhases>(),
     plain::<ExecutionReport>(),
     plain::<RequestRejected>(),
     plain::<RequestDone>(),
@@ -302,7 +304,7 @@ pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
     }
     enums! {
         Side OrdType TimeInForce ExecType OrdStatus SelfTradePrevention Liquidity Phase
-        PhaseCause PhaseReached MassCancelScope KillScope Switch Role CredentialKind
+        PhaseCause PhaseReached MassCancelScope KillScope ScheduleStep Switch Role CredentialKind
         AckLevel SourceStatus
         SubscriptionAction SubscriptionKind SubscriptionStatus
         MarketContent MarketPolicy TradingState FeedState OrderAction AnySide

@@ -121,7 +121,7 @@ messages! {
     }
 
     /// A mass cancel or an operator's request was carried out.
-    RequestDone = 42 from 64 {
+    RequestDone = 42 from 64, 65 {
         /// The position of the command that caused it.
         position: Position,
         /// Its number among the session's events of this partition.
@@ -142,6 +142,11 @@ messages! {
         ref_template_id: u16,
         /// The instrument's phase after a request to change it.
         phase_reached: PhaseReached,
+        /// The number of instruments whose phase a request about many has changed.
+        changed_count: u32,
+        /// The number of instruments that it left as they were, since the change would have been
+        /// refused for one of them.
+        skipped_count: u32,
     }
 
     /// An instrument's phase changed.

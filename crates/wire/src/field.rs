@@ -5,12 +5,12 @@ use core::fmt;
 
 use weir_types::{
     AccountId, AckLevel, AnySide, BatchNo, Cash, ClOrdId, CopyNo, Credential, CredentialKind,
-    Epoch, EventNo, ExecId, ExecInst, ExecType, FeedState, FirmId, InstrumentId, KillScope,
-    Liquidity, MarketContent, MarketPolicy, MassCancelScope, MatchId, Nanos, OrdStatus, OrdType,
-    OrderAction, OrderId, PartitionId, Phase, PhaseCause, PhaseReached, Position, Price, Qty,
-    Reason, Rec, RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side, SourceStatus,
-    SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, Symbol, TimeInForce,
-    TradingState,
+    Epoch, EventNo, ExecId, ExecInst, ExecType, FeedState, FirmId, GroupId, InstrumentId,
+    KillScope, Liquidity, MarketContent, MarketPolicy, MassCancelScope, MatchId, Nanos, OrdStatus,
+    OrdType, OrderAction, OrderId, PartitionId, Phase, PhaseCause, PhaseReached, Position, Price,
+    Qty, Reason, Rec, RequestNo, Role, ScheduleStep, SelfTradePrevention, Seq, SessionId, Side,
+    SourceStatus, SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, Symbol,
+    TimeInForce, TradingState,
 };
 use zerocopy::little_endian::{I64, I128, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -100,6 +100,7 @@ number_fields! {
     AccountId U32 "accountId";
     SessionId U32 "sessionId";
     PartitionId U16 "partitionId";
+    GroupId U16 "groupId";
     OrderId U64 "orderId";
     Rec U64 "rec";
     Seq U64 "seq";
@@ -180,6 +181,7 @@ code_fields! {
     PhaseCause "phaseCause";
     MassCancelScope "massCancelScope";
     KillScope "killScope";
+    ScheduleStep "scheduleStep";
     // `switch` is a keyword in most languages for which client codecs are generated.
     Switch "onOff";
     Role "role";

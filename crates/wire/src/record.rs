@@ -11,9 +11,9 @@ use crate::frame::{RawMessage, parse_message, put_message};
 use crate::message::{DecodeError, Message};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
-    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch,
-    ResumeTrading, SchedulePhase, SessionChoice, SessionLost, SetPhase, SetReference, Tick,
-    Transfer, all_fields, changed, is_change,
+    BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import,
+    KillSwitch, ResumeTrading, SchedulePhase, SchedulePhases, SessionChoice, SessionLost, SetPhase,
+    SetReference, Tick, Transfer, all_fields, changed, is_change,
 };
 
 macro_rules! records {
@@ -87,6 +87,10 @@ records! {
         ResumeTrading,
         /// A last price or a static reference.
         SetReference,
+        /// A change of the phase of many instruments.
+        ChangePhases,
+        /// Scheduled changes of the phase of many instruments.
+        SchedulePhases,
         /// An instrument.
         DefineInstrument,
         /// A firm.
@@ -158,6 +162,8 @@ impl Request {
             Request::SchedulePhase(m) => m.session_id,
             Request::ResumeTrading(m) => m.session_id,
             Request::SetReference(m) => m.session_id,
+            Request::ChangePhases(m) => m.session_id,
+            Request::SchedulePhases(m) => m.session_id,
             Request::DefineInstrument(m) => m.session_id,
             Request::DefineFirm(m) => m.session_id,
             Request::DefineAccount(m) => m.session_id,
@@ -180,6 +186,8 @@ impl Request {
             Request::SchedulePhase(m) => m.request_no,
             Request::ResumeTrading(m) => m.request_no,
             Request::SetReference(m) => m.request_no,
+            Request::ChangePhases(m) => m.request_no,
+            Request::SchedulePhases(m) => m.request_no,
             Request::DefineInstrument(m) => m.request_no,
             Request::DefineFirm(m) => m.request_no,
             Request::DefineAccount(m) => m.request_no,
@@ -201,6 +209,8 @@ impl Request {
             Request::MassCancel(m) => Destination::Partition(m.partition_id),
             Request::Transfer(m) => Destination::Partition(m.partition_id),
             Request::KillSwitch(m) => Destination::Partition(m.partition_id),
+            Request::ChangePhases(m) => Destination::Partition(m.partition_id),
+            Request::SchedulePhases(m) => Destination::Partition(m.partition_id),
             Request::BustTrade(m) => Destination::Partition(m.partition_id),
             Request::DefineInstrument(m) if is_change(m.fields) => {
                 Destination::Partition(m.partition_id)

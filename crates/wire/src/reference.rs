@@ -12,8 +12,9 @@
 //! | other bits | a change of these fields | the control log, or the instrument's partition |
 
 use weir_types::{
-    AccountId, Cash, Credential, CredentialKind, FirmId, InstrumentId, KillScope, MatchId, Nanos,
-    PartitionId, Phase, Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
+    AccountId, Cash, Credential, CredentialKind, FirmId, GroupId, InstrumentId, KillScope, MatchId,
+    Nanos, PartitionId, Phase, Position, Price, Qty, RequestNo, Role, ScheduleStep, SessionId,
+    Switch, Symbol,
 };
 
 use crate::message::{Message, messages};
@@ -61,7 +62,7 @@ pub(crate) fn changed<M: Message>(standing: &M, change: &M, fields: u32) -> M {
 
 messages! {
     /// Defines an instrument.
-    DefineInstrument = 20 from 101 {
+    DefineInstrument = 20 from 101, 105 {
         /// The session's request number; zero in an import.
         request_no: RequestNo,
         /// Its name.
@@ -101,6 +102,8 @@ messages! {
         /// The fields that it sets, a bit each; zero for a complete definition. See
         /// [`field_bit`] and [`NEW`].
         fields: u32,
+        /// Its group; zero for none.
+        group_id: GroupId,
     }
 
     /// Defines a firm.
@@ -281,6 +284,52 @@ messages! {
         sets_last: Switch,
         /// On: the static reference is set.
         sets_static: Switch,
+    }
+
+    /// Changes the phase of all instruments of a group, or of the partition, at once, or lifts
+    /// their halts.
+    ChangePhases = 31 {
+        /// The session's request number.
+        request_no: RequestNo,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The group; zero for all instruments of the partition.
+        group_id: GroupId,
+        /// The partition.
+        partition_id: PartitionId,
+        /// The new phase; closed if the request lifts halts.
+        phase: Phase,
+        /// On: halts are lifted instead, as by `ResumeTrading`.
+        resumes: Switch,
+        /// On: an uncrossing that begins continuous trading may be beyond the collars. Refused with
+        /// another phase.
+        override_collars: Switch,
+        /// On: back to continuous trading through a volatility call. Refused unless halts are
+        /// lifted.
+        through_call: Switch,
+    }
+
+    /// Files changes of the phase of a group, of all instruments of a partition, or of one: a
+    /// change alone, or a list at once, by itself or in the place of all that are filed.
+    SchedulePhases = 32 {
+        /// The session's request number.
+        request_no: RequestNo,
+        /// The log time of the change, for the steps `File` and `Add`.
+        at: Nanos,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The only instrument; zero for those of the group.
+        instrument_id: InstrumentId,
+        /// The number of changes of the list, for the steps `Append` and `Replace`.
+        count: u32,
+        /// The group; zero for all instruments of the partition.
+        group_id: GroupId,
+        /// The partition.
+        partition_id: PartitionId,
+        /// The phase to change to, for the steps `File` and `Add`.
+        phase: Phase,
+        /// The effect.
+        step: ScheduleStep,
     }
 
     /// A partition imports the control log's definition at `control_position`; the definition's own

@@ -78,6 +78,8 @@ round_trips! {
     a_schedule_phase_reads_back SchedulePhase,
     a_resume_trading_reads_back ResumeTrading,
     a_set_reference_reads_back SetReference,
+    a_change_phases_reads_back ChangePhases,
+    a_schedule_phases_reads_back SchedulePhases,
     an_order_event_reads_back OrderEvent,
     an_execution_report_reads_back ExecutionReport,
     a_request_rejected_reads_back RequestRejected,
@@ -313,6 +315,8 @@ fn request() -> BoxedStrategy<Request> {
         message::<SchedulePhase>().prop_map(Request::SchedulePhase),
         message::<ResumeTrading>().prop_map(Request::ResumeTrading),
         message::<SetReference>().prop_map(Request::SetReference),
+        message::<ChangePhases>().prop_map(Request::ChangePhases),
+        message::<SchedulePhases>().prop_map(Request::SchedulePhases),
         definition().prop_map(|definition| match definition {
             Definition::DefineInstrument(m) => Request::DefineInstrument(m),
             Definition::DefineFirm(m) => Request::DefineFirm(m),

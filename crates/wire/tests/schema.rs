@@ -10,7 +10,7 @@ use roxmltree::{Document, Node};
 use weir_types::{
     AckLevel, AnySide, CredentialKind, ExecInst, ExecType, FeedState, KillScope, Liquidity,
     MarketContent, MarketPolicy, MassCancelScope, OrdStatus, OrdType, OrderAction, Phase,
-    PhaseCause, PhaseReached, Reason, Role, SelfTradePrevention, Side, SourceStatus,
+    PhaseCause, PhaseReached, Reason, Role, ScheduleStep, SelfTradePrevention, Side, SourceStatus,
     SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce, TradingState,
 };
 use weir_wire::catalogue::Tail;
@@ -234,7 +234,8 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
         "side" Side, "ordType" OrdType, "timeInForce" TimeInForce, "execType" ExecType,
         "ordStatus" OrdStatus, "selfTradePrevention" SelfTradePrevention, "liquidity" Liquidity,
         "phase" Phase, "phaseReached" PhaseReached, "phaseCause" PhaseCause,
-        "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
+        "massCancelScope" MassCancelScope, "killScope" KillScope, "scheduleStep" ScheduleStep,
+        "onOff" Switch,
         "role" Role, "credentialKind" CredentialKind, "ackLevel" AckLevel,
         "subscriptionKind" SubscriptionKind, "subscriptionStatus" SubscriptionStatus,
         "subscriptionAction" SubscriptionAction, "marketContent" MarketContent,

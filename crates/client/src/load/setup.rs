@@ -6,8 +6,8 @@
 //! on one node with the same range of identifiers.
 
 use weir_types::{
-    AccountId, Cash, FirmId, InstrumentId, PartitionId, Phase, Price, Qty, RequestNo, Role,
-    SessionId, Switch, Symbol,
+    AccountId, Cash, FirmId, GroupId, InstrumentId, PartitionId, Phase, Price, Qty, RequestNo,
+    Role, SessionId, Switch, Symbol,
 };
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
 
@@ -149,6 +149,7 @@ fn list(admin: &mut Admin, id: u32, partition_id: PartitionId) -> Result<Listing
         qty_exponent: 0,
         phase: Phase::Continuous,
         fields: 0,
+        group_id: GroupId::NONE,
     };
     admin.define_instrument(definition)?;
     Ok(Listing {

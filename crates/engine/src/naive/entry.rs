@@ -288,6 +288,8 @@ impl NaiveEngine {
             outcomes: Default::default(),
             trades: Default::default(),
             schedule: self.schedule.clone(),
+            group_changes: self.group_changes.clone(),
+            list: None,
             sweeps: Default::default(),
             reached: Vec::new(),
             rules: Vec::new(),

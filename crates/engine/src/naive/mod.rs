@@ -7,11 +7,13 @@
 
 mod bust;
 mod entry;
+mod groups;
 mod matching;
 mod office;
 mod phases;
 mod rules;
 mod say;
+mod schedule;
 mod stops;
 mod sweep;
 #[cfg(test)]
@@ -69,6 +71,10 @@ struct Instrument {
     /// The halt that was not lifted yet.
     halt: Option<Halt>,
     transferred_in: i128,
+    /// The last change of many that was made in it, or that was due before it came to its group.
+    changed_by: groups::ChangeKey,
+    /// The key behind which the changes of its group are its own.
+    joined_at: groups::ChangeKey,
     /// All its trades, in order.
     prints: Vec<Print>,
     /// The last price and the static reference that an operator set, each with the trade before.
@@ -292,6 +298,12 @@ pub struct NaiveEngine {
     /// The last trades that were not busted, by `match_id`.
     trades: BTreeMap<u64, Trade>,
     schedule: BTreeMap<(InstrumentId, Nanos), Phase>,
+    /// The changes of many instruments that are filed or in progress.
+    group_changes: BTreeMap<groups::ChangeKey, groups::GroupChange>,
+    /// The orders that timers of all instruments have changed in this command.
+    timer_changes: u64,
+    /// The changes that are to be filed together, and the session that began their list.
+    list: Option<(SessionId, BTreeMap<Nanos, Phase>)>,
     /// The oldest first.
     sweeps: Vec<sweep::Sweep>,
     /// The rules of steps that the last command reached.
@@ -332,6 +344,9 @@ impl NaiveEngine {
             outcomes: BTreeMap::new(),
             trades: BTreeMap::new(),
             schedule: BTreeMap::new(),
+            group_changes: BTreeMap::new(),
+            timer_changes: 0,
+            list: None,
             sweeps: Vec::new(),
             reached: Vec::new(),
             rules: Vec::new(),
@@ -416,6 +431,8 @@ impl NaiveEngine {
             Request::SchedulePhase(m) => self.schedule_phase(request, m, out),
             Request::ResumeTrading(m) => self.resume_trading(request, m, out),
             Request::SetReference(m) => self.set_reference(request, m, out),
+            Request::ChangePhases(m) => self.change_phases(request, m, out),
+            Request::SchedulePhases(m) => self.schedule_phases(request, m, out),
             Request::DefineInstrument(_)
             | Request::DefineFirm(_)
             | Request::DefineAccount(_)

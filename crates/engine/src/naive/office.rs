@@ -214,8 +214,14 @@ impl NaiveEngine {
                 return Err(reason);
             }
         }
+        let key = self.key_now();
         match self.instruments.get_mut(&d.instrument_id) {
-            Some(row) => row.definition = *d,
+            Some(row) => {
+                if row.definition.group_id != d.group_id {
+                    row.joined_at = key;
+                }
+                row.definition = *d;
+            }
             None if count >= self.config.instruments_max as usize => {
                 return Err(Reason::LimitReached);
             }
@@ -226,6 +232,8 @@ impl NaiveEngine {
                     halt: (d.phase == Phase::Halted)
                         .then_some(Halt { before: Phase::Closed, is_operators: true }),
                     transferred_in: 0,
+                    changed_by: key,
+                    joined_at: key,
                     prints: Vec::new(),
                     set_last: (None, 0),
                     set_static: (None, 0),

@@ -5,16 +5,13 @@ use weir_types::{
     Switch, TimeInForce,
 };
 use weir_wire::event::PhaseChanged;
-use weir_wire::reference::{ResumeTrading, SchedulePhase, SetPhase};
+use weir_wire::reference::{ResumeTrading, SetPhase};
 use weir_wire::{Event, PlainEvent, Request};
 
 use super::matching::breaches;
 use super::say::News;
 use super::{Halt, NaiveEngine, Order, OrderLocation, TradingRule};
 use crate::config::EventSink;
-
-/// The maximum number of scheduled phase changes.
-const SCHEDULE_MAX: usize = 1 << 16;
 
 /// The reason of a change of phase.
 #[derive(Clone, Copy)]
@@ -47,9 +44,17 @@ impl NaiveEngine {
         if self.must_wait(m.instrument_id, m.phase, why) {
             return Err(Reason::BeyondCollar);
         }
-        let instrument = self.instruments.get_mut(&m.instrument_id).expect("found above");
+        self.take_over_halt(m.instrument_id, m.phase);
+        let ended_count = self.change_phase(m.instrument_id, m.phase, why, out);
+        self.say_done(request, ended_count, out);
+        Ok(())
+    }
+
+    /// Makes a halt hold that an operator asks for again.
+    pub(super) fn take_over_halt(&mut self, instrument_id: InstrumentId, to: Phase) {
+        let instrument = self.instruments.get_mut(&instrument_id).expect("found by the caller");
         if instrument.phase == Phase::Halted
-            && m.phase == Phase::Halted
+            && to == Phase::Halted
             && let Some(halt) = &mut instrument.halt
         {
             if !halt.is_operators {
@@ -57,9 +62,17 @@ impl NaiveEngine {
             }
             halt.is_operators = true;
         }
-        let ended_count = self.change_phase(m.instrument_id, m.phase, why, out);
-        self.say_done(request, ended_count, out);
-        Ok(())
+    }
+
+    /// Returns the phase that the end of a halt brings back.
+    pub(super) fn resumed_phase(&mut self, halt: Halt, through_call: Switch) -> Phase {
+        match halt.before {
+            Phase::Continuous if through_call == Switch::On => {
+                self.rules.push(TradingRule::ResumedThroughCall);
+                Phase::VolatilityCall
+            }
+            before => before,
+        }
     }
 
     pub(super) fn resume_trading<S: EventSink>(
@@ -73,13 +86,7 @@ impl NaiveEngine {
         let instrument = self.instruments.get_mut(&m.instrument_id).expect("found above");
         let mut ended_count = 0;
         if let Some(halt) = instrument.halt.take() {
-            let to = match halt.before {
-                Phase::Continuous if m.through_call == Switch::On => {
-                    self.rules.push(TradingRule::ResumedThroughCall);
-                    Phase::VolatilityCall
-                }
-                before => before,
-            };
+            let to = self.resumed_phase(halt, m.through_call);
             let why = Why::Asked { by: m.session_id, whatever_the_price: false };
             ended_count = self.change_phase(m.instrument_id, to, why, out);
         }
@@ -106,33 +113,6 @@ impl NaiveEngine {
         let halt = self.instruments[&instrument_id].halt;
         let is_stopped = halt.is_some_and(|halt| halt.is_operators) && to != Phase::Closed;
         !is_stopped && self.check_change(instrument_id, to).is_ok()
-    }
-
-    pub(super) fn schedule_phase<S: EventSink>(
-        &mut self,
-        request: &Request,
-        m: &SchedulePhase,
-        out: &mut S,
-    ) -> Result<(), Reason> {
-        self.check_operator(request, self.config.partition_id)?;
-        self.check_instrument_here(m.instrument_id)?;
-        let before = self.schedule.len();
-        if m.at == Nanos(0) {
-            self.schedule.retain(|(instrument_id, _), _| *instrument_id != m.instrument_id);
-            let cleared_count = before - self.schedule.len();
-            self.say_done(request, cleared_count as u64, out);
-            return Ok(());
-        }
-        if m.at <= self.time {
-            return Err(Reason::FieldOutOfRange);
-        }
-        let key = (m.instrument_id, m.at);
-        if before >= SCHEDULE_MAX && !self.schedule.contains_key(&key) {
-            return Err(Reason::LimitReached);
-        }
-        self.schedule.insert(key, m.phase);
-        self.say_done(request, 1, out);
-        Ok(())
     }
 
     pub(super) fn check_instrument_here(&self, instrument_id: InstrumentId) -> Result<(), Reason> {

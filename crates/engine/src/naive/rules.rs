@@ -42,6 +42,16 @@ pub enum TradingRule {
     MassCancelBeforeChanges,
     /// A transfer, a definition of the control log or a change to file did.
     OtherBeforeChanges,
+    /// A change of many instruments was left to later commands.
+    ManyGoOn,
+    /// A command found one that was still to be made in its instrument.
+    ManyBeforeCommand,
+    /// One skipped an instrument.
+    ManySkip,
+    /// One that was filed was made in all its instruments.
+    ManyFiled,
+    /// A list of changes was filed.
+    ListFiled,
 }
 
 impl TradingRule {
@@ -66,5 +76,10 @@ impl TradingRule {
         TradingRule::HaltBeforeChanges,
         TradingRule::MassCancelBeforeChanges,
         TradingRule::OtherBeforeChanges,
+        TradingRule::ManyGoOn,
+        TradingRule::ManyBeforeCommand,
+        TradingRule::ManySkip,
+        TradingRule::ManyFiled,
+        TradingRule::ListFiled,
     ];
 }

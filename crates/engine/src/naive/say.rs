@@ -199,6 +199,24 @@ impl NaiveEngine {
         self.say(Event::Plain(event), out);
     }
 
+    /// Reports the end of a request of an earlier command. The answer takes its place, unless newer
+    /// answers have.
+    pub(super) fn say_done_late<S: EventSink>(
+        &mut self,
+        session_id: SessionId,
+        request_no: RequestNo,
+        mut done: RequestDone,
+        out: &mut S,
+    ) {
+        done.event_no = self.next_event_no(session_id);
+        let event = PlainEvent::RequestDone(done);
+        let answers = self.outcomes.entry(session_id).or_default();
+        if let Some(place) = answers.get_mut(&request_no) {
+            *place = event;
+        }
+        self.say(Event::Plain(event), out);
+    }
+
     pub(super) fn done_without_number(&self, request: &Request, count: u64) -> RequestDone {
         RequestDone {
             position: self.position,
@@ -211,6 +229,8 @@ impl NaiveEngine {
             partition_id: self.config.partition_id,
             ref_template_id: request.template_id(),
             phase_reached: self.phase_reached(request),
+            changed_count: 0,
+            skipped_count: 0,
         }
     }
 
@@ -282,7 +302,9 @@ impl NaiveEngine {
                 instruments: self.instruments.len(),
                 imports_refused: self.imports_refused,
             },
-            timers_and_choices: ends.chain(changes).chain(choices).fold(0, u64::wrapping_add),
+            timers_and_choices: (ends.chain(changes).chain(choices))
+                .fold(self.group_changes_word(), u64::wrapping_add)
+                .wrapping_add(self.list_word()),
             sweeps: self.sweeps_word(),
         }
     }
@@ -315,8 +337,10 @@ fn names(request: &Request) -> (ClOrdId, ClOrdId, InstrumentId) {
         Request::SetReference(m) => (NO, NO, m.instrument_id),
         Request::DefineInstrument(m) => (NO, NO, m.instrument_id),
         Request::SchedulePhase(m) => (NO, NO, m.instrument_id),
+        Request::SchedulePhases(m) => (NO, NO, m.instrument_id),
         Request::KillSwitch(_)
         | Request::BustTrade(_)
+        | Request::ChangePhases(_)
         | Request::DefineFirm(_)
         | Request::DefineAccount(_)
         | Request::DefineSession(_) => (NO, NO, InstrumentId(0)),

@@ -265,15 +265,8 @@ impl NaiveEngine {
 
     fn end_sweep<S: EventSink>(&mut self, sweep: &Sweep, out: &mut S) {
         let Some(asked) = sweep.request else { return };
-        let session_id = sweep.session_id;
-        let remembered = self.outcomes.get(&session_id);
-        let is_kept = remembered.is_some_and(|answers| answers.contains_key(&asked.request_no()));
-        let before = self.outcomes.get(&session_id).cloned();
-        self.say_done(&asked.request(), sweep.ended_count, out);
-        if !is_kept && let Some(before) = before {
-            // Newer answers have taken its place.
-            self.outcomes.insert(session_id, before);
-        }
+        let done = self.done_without_number(&asked.request(), sweep.ended_count);
+        self.say_done_late(sweep.session_id, asked.request_no(), done, out);
     }
 
     fn step<S: EventSink>(&mut self, sweep: &mut Sweep, left: &mut Left, out: &mut S) -> bool {
@@ -403,10 +396,11 @@ impl NaiveEngine {
     }
 
     pub(super) fn is_in_progress(&self, session_id: SessionId, request_no: RequestNo) -> bool {
-        self.sweeps.iter().any(|sweep| {
+        let is_swept = self.sweeps.iter().any(|sweep| {
             sweep.session_id == session_id
                 && sweep.request.is_some_and(|asked| asked.request_no() == request_no)
-        })
+        });
+        is_swept || self.group_request_of(session_id) == Some(request_no)
     }
 
     pub(super) fn check_sweep(&self, session_id: SessionId) -> Result<(), Reason> {

@@ -1,9 +1,9 @@
 //! The naive engine against the tables of `docs/matching.md`.
 
 use weir_types::{
-    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, ExecType, FirmId, InstrumentId,
-    Liquidity, Nanos, OrdType, PartitionId, Phase, Position, Price, Qty, Reason, RequestNo, Role,
-    SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, ExecType, FirmId, GroupId,
+    InstrumentId, Liquidity, Nanos, OrdType, PartitionId, Phase, Position, Price, Qty, Reason,
+    RequestNo, Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::event::OrderEvent;
 use weir_wire::order_entry::NewOrder;
@@ -53,6 +53,7 @@ impl Rig {
             qty_exponent: 0,
             phase,
             fields: 0,
+            group_id: GroupId::NONE,
         };
         change(&mut instrument);
         let session = |id, firm_id, role| {

@@ -1,8 +1,9 @@
 //! The naive engine's timers: collected and sorted on every use.
 
-use weir_types::{ExecType, InstrumentId, Nanos, Phase, Reason, Rec, RequestNo};
+use weir_types::{ExecType, InstrumentId, Nanos, Phase, Reason, Rec, RequestNo, ScheduleStep};
 use weir_wire::{Command, Request};
 
+use super::groups::{ChangeKey, is_asked};
 use super::phases::Why;
 use super::say::News;
 use super::{NaiveEngine, Order, StepRule, TradingRule};
@@ -15,7 +16,17 @@ use crate::sweep::looks_per_change;
 pub(super) enum Timer {
     Expiry(Rec),
     CallEnd(InstrumentId),
+    /// A filed change of many instruments by its group's number, in one instrument or the next.
+    FiledForMany(u64, Option<InstrumentId>),
     Change(InstrumentId),
+    /// One that an operator asked for, by its number at the time.
+    AskedForMany(u64, Option<InstrumentId>),
+}
+
+/// Returns the timer of a change of many instruments.
+fn of_many((at, number): ChangeKey, instrument_id: Option<InstrumentId>) -> (Nanos, Timer) {
+    let timer = if is_asked(number) { Timer::AskedForMany } else { Timer::FiledForMany };
+    (at, timer(number, instrument_id))
 }
 
 /// The outcome of the timers before a command.
@@ -34,6 +45,11 @@ fn rule_of_many_changes(command: &Command) -> TradingRule {
         }
         Command::Request(Request::MassCancel(_)) => TradingRule::MassCancelBeforeChanges,
         Command::Request(Request::SchedulePhase(m)) if m.at != Nanos(0) => {
+            TradingRule::OtherBeforeChanges
+        }
+        Command::Request(Request::SchedulePhases(m))
+            if ![ScheduleStep::Clear, ScheduleStep::Replace].contains(&m.step) =>
+        {
             TradingRule::OtherBeforeChanges
         }
         Command::Request(Request::Transfer(_)) | Command::Import(..) => {
@@ -64,6 +80,7 @@ impl NaiveEngine {
             timers.extend(instrument.call_end.map(|at| (at, Timer::CallEnd(*id))));
         }
         timers.extend(self.schedule.keys().map(|(id, at)| (*at, Timer::Change(*id))));
+        timers.extend(self.group_changes.keys().map(|key| of_many(*key, None)));
         timers.sort_unstable();
         timers
     }
@@ -72,31 +89,48 @@ impl NaiveEngine {
     /// enough orders have changed, then all of the command's instrument, unless there are too many
     /// changes among them.
     pub(super) fn run_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) -> Ran {
-        let enough = u64::from(self.config.tick_changes_max);
-        let mut changes = 0;
-        while changes < enough
-            && let Some((at, timer)) = self.first_due()
-        {
-            changes += self.run(at, timer, out);
-        }
+        self.timer_changes = 0;
+        let is_exceeded = self.run_first(out);
         let busted = match command {
             Command::Request(Request::BustTrade(m)) => self.trades.get(&m.match_id.0),
             _ => None,
         };
         let concerned = busted.map(|trade| trade.instrument_id).or(instrument_of(command));
-        let is_exceeded = changes > enough;
         let done = Ran { is_exceeded, must_ask_again: false };
         let Some(instrument_id) = concerned else { return done };
         let is_change = |(_, timer): &(Nanos, Timer)| !matches!(timer, Timer::Expiry(_));
         if self.due_of(instrument_id).into_iter().filter(is_change).count() > DUE_CHANGES_MAX {
-            let rule = rule_of_many_changes(command);
+            let mut rule = rule_of_many_changes(command);
+            let ends_halt = |key: &ChangeKey| is_asked(key.1) && !self.is_halt_of_many(*key);
+            if rule == TradingRule::HaltBeforeChanges
+                && self.changes_left(instrument_id).iter().any(ends_halt)
+            {
+                rule = TradingRule::ChangesRefuse;
+            }
             self.rules.push(rule);
             return Ran { is_exceeded, must_ask_again: rule == TradingRule::ChangesRefuse };
         }
         while let Some((at, timer)) = self.due_of(instrument_id).first().copied() {
+            if matches!(timer, Timer::FiledForMany(..) | Timer::AskedForMany(..)) {
+                self.rules.push(TradingRule::ManyBeforeCommand);
+            }
             self.run(at, timer, out);
         }
         done
+    }
+
+    /// Fires due timers of all instruments until enough orders have changed by such of the command;
+    /// returns true if more have.
+    pub(super) fn run_first<S: EventSink>(&mut self, out: &mut S) -> bool {
+        let enough = u64::from(self.config.tick_changes_max);
+        let mut changes = self.timer_changes;
+        while changes < enough
+            && let Some((at, timer)) = self.first_due()
+        {
+            changes += self.run(at, timer, out);
+        }
+        self.timer_changes = changes;
+        changes > enough
     }
 
     /// Returns the next timer if it is due.
@@ -109,9 +143,14 @@ impl NaiveEngine {
         let is_of_it = |timer: &Timer| match timer {
             Timer::Expiry(rec) => self.orders[rec].now.instrument_id == instrument_id,
             Timer::CallEnd(id) | Timer::Change(id) => *id == instrument_id,
+            Timer::FiledForMany(..) | Timer::AskedForMany(..) => false,
         };
         let mut timers = self.timers();
         timers.retain(|(at, timer)| *at <= self.time && is_of_it(timer));
+        let keys = self.changes_left(instrument_id).into_iter();
+        let due = keys.filter(|(at, _)| *at <= self.time);
+        timers.extend(due.map(|key| of_many(key, Some(instrument_id))));
+        timers.sort_unstable();
         timers
     }
 
@@ -140,6 +179,9 @@ impl NaiveEngine {
                     self.rules.push(TradingRule::HaltHolds);
                 }
             }
+            Timer::FiledForMany(number, named) | Timer::AskedForMany(number, named) => {
+                looks = self.run_group_change((at, number), named, out);
+            }
         }
         let of_looks = looks / looks_per_change(&self.config);
         if of_looks > 0 {
@@ -150,7 +192,7 @@ impl NaiveEngine {
 
     /// Returns the orders at which a legal change of phase looks: all of its instrument, at a halt
     /// none.
-    fn looks_of(&self, instrument_id: InstrumentId, to: Phase) -> u64 {
+    pub(super) fn looks_of(&self, instrument_id: InstrumentId, to: Phase) -> u64 {
         if to == Phase::Halted || self.instruments[&instrument_id].phase == to {
             return 0;
         }

@@ -4,8 +4,8 @@
 //! less than accepted ones.
 
 use weir_types::{
-    AccountId, ExecInst, InstrumentId, KillScope, MatchId, Nanos, OrdType, PartitionId, Phase,
-    Price, Qty, SelfTradePrevention, Side, Switch, TimeInForce,
+    AccountId, ExecInst, GroupId, InstrumentId, KillScope, MatchId, Nanos, OrdType, PartitionId,
+    Phase, Price, Qty, SelfTradePrevention, Side, Switch, TimeInForce,
 };
 use weir_wire::order_entry::{NewOrder, ReplaceOrder};
 use weir_wire::reference::{
@@ -36,6 +36,9 @@ impl Script<'_> {
         self.pass_time();
         if self.killed.is_some() && self.byte() < 8 {
             return self.kill_switch();
+        }
+        if self.list_left > 0 && self.byte() < 192 {
+            return self.next_of_list();
         }
         match self.byte() {
             149 if self.byte() < 128 => self.begin_backlog(),
@@ -278,6 +281,9 @@ impl Script<'_> {
         let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
         let before = self.phase_of(instrument_id);
         let how = self.byte();
+        if (224..248).contains(&how) {
+            return self.change_phases(before);
+        }
         // Some closes keep a halt, which is lifted later.
         let is_stopped = matches!(before, Phase::Halted | Phase::Closed);
         if is_stopped && how < 100 || how < 8 {
@@ -309,6 +315,9 @@ impl Script<'_> {
         let instrument_id = self.instrument();
         let phase = self.phase_after(self.phase_of(instrument_id));
         let byte = u64::from(self.byte());
+        if byte >= 144 {
+            return self.schedule_phases(phase);
+        }
         let at = match byte {
             0..=15 => Nanos(0),
             16..=19 => self.now,
@@ -388,6 +397,7 @@ impl Script<'_> {
         let collars = [self.one_of(&[0, 100, 400, 400]), self.one_of(&[0, 200, 300, 300])];
         let span = self.one_of(&[0, 5, 40, 40]) * MILLISECOND;
         let reference = self.one_of(&[0, 0, 98, 98, 100, 100, 103, 999]);
+        let group_id = GroupId(self.one_of(&[7, 7, 8, 0]));
         let rate = self.one_of(&[0, 25, 25, 7, 2_000_000_000]);
         let (live_orders_max, of_firm) = (self.one_of(&[0, 0, 9, 3]), self.one_of(&[0, 30, 20]));
         let definition = match self.definition() {
@@ -409,7 +419,7 @@ impl Script<'_> {
                 }
                 // A tick of two or zero would prevent most later orders.
                 d.tick_size = if number < 250 { Price(1) } else { d.tick_size };
-                Definition::DefineInstrument(DefineInstrument { ..d })
+                Definition::DefineInstrument(DefineInstrument { group_id, ..d })
             }
             Definition::DefineSession(d) => {
                 let order_rate_max = rate;

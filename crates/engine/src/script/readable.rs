@@ -20,6 +20,8 @@ pub(super) fn command_name(command: &Command) -> &'static str {
             Request::SchedulePhase(_) => "SchedulePhase",
             Request::ResumeTrading(_) => "ResumeTrading",
             Request::SetReference(_) => "SetReference",
+            Request::ChangePhases(_) => "ChangePhases",
+            Request::SchedulePhases(_) => "SchedulePhases",
         },
         Command::Import(..) => "Import",
         Command::Tick => "Tick",

@@ -1,8 +1,8 @@
 //! The reference data and the money with which every script begins.
 
 use weir_types::{
-    AccountId, Cash, ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId,
-    Phase, Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
+    AccountId, Cash, ClOrdId, Credential, CredentialKind, FirmId, GroupId, InstrumentId, Nanos,
+    PartitionId, Phase, Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
 };
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
 use weir_wire::{Command, Definition, Request};
@@ -64,6 +64,7 @@ pub(super) fn instrument(id: u32, partition_id: PartitionId, tick_size: i64) -> 
         qty_exponent: 0,
         phase: Phase::Continuous,
         fields: 0,
+        group_id: GroupId(7),
     })
 }
 

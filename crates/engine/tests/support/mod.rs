@@ -143,6 +143,7 @@ pub fn instrument(instrument_id: InstrumentId, partition_id: PartitionId) -> Def
         qty_exponent: 0,
         phase: Phase::Continuous,
         fields: 0,
+        group_id: GroupId::NONE,
     }
 }
 
@@ -335,6 +336,8 @@ pub fn numbered(request: Request, number: u64) -> Request {
         Request::SchedulePhase(m) => &mut m.request_no,
         Request::ResumeTrading(m) => &mut m.request_no,
         Request::SetReference(m) => &mut m.request_no,
+        Request::ChangePhases(m) => &mut m.request_no,
+        Request::SchedulePhases(m) => &mut m.request_no,
         Request::DefineInstrument(m) => &mut m.request_no,
         Request::DefineFirm(m) => &mut m.request_no,
         Request::DefineAccount(m) => &mut m.request_no,

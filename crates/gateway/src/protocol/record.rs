@@ -112,6 +112,12 @@ impl<'a> EventRecord<'a> {
         Event::decode(self.bytes).ok()
     }
 
+    /// Returns true for a report of one order.
+    #[inline]
+    pub(crate) fn is_order_event(&self) -> bool {
+        self.raw.template_id == OrderEvent::TEMPLATE_ID
+    }
+
     /// Returns the position of the command that caused the event: every event begins with it.
     pub(crate) fn position(&self) -> u64 {
         let (position, _) = self.raw.block().split_first_chunk().expect("no event is shorter");

@@ -211,6 +211,8 @@ mod tests {
             partition_id: PartitionId(1),
             ref_template_id: 12,
             phase_reached: PhaseReached::None,
+            changed_count: 0,
+            skipped_count: 0,
         }
     }
 

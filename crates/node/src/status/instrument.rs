@@ -19,6 +19,8 @@ pub struct InstrumentReport {
     pub symbol: String,
     /// Its partition.
     pub partition: u16,
+    /// Its group; zero for none.
+    pub group: u16,
     /// The power of ten of a price in the protocol.
     pub price_exponent: i8,
     /// The power of ten of a lot, in units.
@@ -73,6 +75,7 @@ impl InstrumentReport {
             id: d.instrument_id.0,
             symbol: d.symbol.to_string(),
             partition: d.partition_id.0,
+            group: d.group_id.0,
             price_exponent: d.price_exponent,
             qty_exponent: d.qty_exponent,
             tick_size: price(d.tick_size),
@@ -100,7 +103,9 @@ impl InstrumentReport {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use weir_types::{InstrumentId, Nanos, PartitionId, Phase, RequestNo, SessionId, Symbol};
+    use weir_types::{
+        GroupId, InstrumentId, Nanos, PartitionId, Phase, RequestNo, SessionId, Symbol,
+    };
 
     use super::*;
 
@@ -124,6 +129,7 @@ mod tests {
             qty_exponent: -3,
             phase: Phase::Continuous,
             fields: 0,
+            group_id: GroupId::NONE,
         }
     }
 

@@ -285,6 +285,7 @@ fn reference_data() -> Vec<Definition> {
             qty_exponent: 0,
             phase: Phase::Continuous,
             fields: 0,
+            group_id: GroupId::NONE,
         }),
     ]
 }

@@ -10,7 +10,9 @@ use weir_client::status::phase_name;
 use weir_runtime::civil::utc;
 use weir_types::{KillScope, MassCancelScope, MatchId, PartitionId, Phase};
 
-use super::{AdminArgs, AdminCommand, CalendarArgs, CancelArgs, ScheduleArgs, define, name_of};
+use super::{
+    AdminArgs, AdminCommand, CalendarArgs, CancelArgs, ScheduleArgs, define, many, name_of,
+};
 use crate::plant::{self, Plant};
 use crate::trading::history;
 
@@ -81,20 +83,22 @@ fn effect(args: &AdminArgs) -> anyhow::Result<Option<String>> {
     })
 }
 
-/// Returns the effect of a phase that ends trading in all instruments.
+/// Returns the effect of a phase that ends trading in all instruments, or in those of a group.
 fn stopped(args: &AdminArgs, name: &str, phase: Phase) -> anyhow::Result<Option<String>> {
-    if name != "all" || !matches!(phase, Phase::Halted | Phase::Closed) {
+    let Some(group_id) = many::group_of(name)? else { return Ok(None) };
+    if !matches!(phase, Phase::Halted | Phase::Closed) {
         return Ok(None);
     }
     let (count, symbols) = symbols_of(args, &[name.to_owned()])?;
+    let of = if group_id.is_none() { String::new() } else { format!(" of group {group_id}") };
     let phase = phase_name(phase);
-    Ok(Some(format!("this makes all {count} instruments {phase}: {symbols}")))
+    Ok(Some(format!("this makes all {count} instruments{of} {phase}: {symbols}")))
 }
 
-/// Returns the effect on all instruments of a change for later that ends trading, or of the removal
-/// of filed changes.
+/// Returns the effect on all instruments, or those of a group, of a change for later that ends
+/// trading, or of the removal of filed changes.
 fn scheduled(args: &AdminArgs, of: &ScheduleArgs) -> anyhow::Result<Option<String>> {
-    if of.instrument != "all" {
+    if many::group_of(&of.instrument)?.is_none() {
         return Ok(None);
     }
     let names = [of.instrument.clone()];
@@ -140,6 +144,10 @@ fn forgotten(args: &AdminArgs, names: &[String]) -> anyhow::Result<String> {
         Some(filed) if is_all => {
             format!("all {filed} filed changes of phase of all {count} instruments: {symbols}")
         }
+        Some(filed) if names.iter().any(|name| name.starts_with("group:")) => {
+            let of = names.join(", ");
+            format!("all filed changes of phase of {of}, of the {filed} that the node has")
+        }
         Some(filed) => {
             format!("all filed changes of phase of {symbols}, of the {filed} that the node has")
         }
@@ -150,7 +158,7 @@ fn forgotten(args: &AdminArgs, names: &[String]) -> anyhow::Result<String> {
 
 /// Returns the number of the named instruments, and their symbols.
 fn symbols_of(args: &AdminArgs, names: &[String]) -> anyhow::Result<(usize, String)> {
-    let rows = super::named(args, names)?;
+    let rows = many::named(args, names, &[])?.instruments;
     let symbols: Vec<_> = rows.iter().map(|row| row.symbol.as_str()).collect();
     Ok((symbols.len(), symbols.join(", ")))
 }

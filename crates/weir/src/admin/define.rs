@@ -16,8 +16,8 @@ use weir_client::status::{InstrumentStatus, StatusPage};
 use weir_client::{Admin, ClientError};
 use weir_runtime::civil::{parse_moment, utc};
 use weir_types::{
-    AccountId, Credential, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase, Price,
-    Qty, Reason, RequestNo, Role, SessionId, Symbol,
+    AccountId, Credential, CredentialKind, FirmId, GroupId, InstrumentId, Nanos, PartitionId,
+    Phase, Price, Qty, Reason, RequestNo, Role, SessionId, Symbol,
 };
 use weir_wire::message::Message;
 use weir_wire::reference::{
@@ -79,6 +79,9 @@ pub(super) struct InstrumentArgs {
     /// The largest distance of a trade from the last price, in basis points; 0 for no collar.
     #[arg(long, value_name = "BASIS_POINTS")]
     dynamic_collar: Option<u32>,
+    /// Its group, which `halt group:7` and others name; 0 for none.
+    #[arg(long, value_name = "GROUP")]
+    group: Option<u16>,
     /// Duration of a volatility call; 0: until an operator ends it, a number alone is
     /// milliseconds. `--volatility-call-ms` is the same.
     #[arg(long, alias = "volatility-call-ms", value_name = "TIME", value_parser = units::millis)]
@@ -204,6 +207,7 @@ impl InstrumentArgs {
         fields.set("price_exponent", &mut d.price_exponent, self.price_exponent);
         fields.set("qty_exponent", &mut d.qty_exponent, self.qty_exponent);
         fields.set("phase", &mut d.phase, self.phase);
+        fields.set("group_id", &mut d.group_id, self.group.map(GroupId));
         let partition_id = self.partition.map(PartitionId);
         match standing {
             Some(row) => {
@@ -249,6 +253,7 @@ fn of_new(instrument_id: InstrumentId) -> DefineInstrument {
         qty_exponent: 0,
         phase: Phase::Continuous,
         fields: NEW,
+        group_id: GroupId::NONE,
     }
 }
 
@@ -265,6 +270,7 @@ fn of_status(row: &InstrumentStatus) -> anyhow::Result<DefineInstrument> {
         partition_id: row.partition_id(),
         price_exponent: row.price_exponent,
         qty_exponent: row.qty_exponent,
+        group_id: GroupId(row.group),
         ..of_new(row.instrument_id())
     })
 }

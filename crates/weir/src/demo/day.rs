@@ -14,8 +14,8 @@ use weir_client::load::{
 };
 use weir_client::request::LimitOrder;
 use weir_types::{
-    AccountId, ClOrdId, InstrumentId, Nanos, OrdType, PartitionId, Phase, Price, Qty, RequestNo,
-    SessionId, Side, Switch, TimeInForce,
+    AccountId, ClOrdId, GroupId, InstrumentId, Nanos, OrdType, PartitionId, Phase, Price, Qty,
+    RequestNo, SessionId, Side, Switch, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
@@ -93,6 +93,7 @@ pub(super) fn own_instrument(
         qty_exponent: 0,
         phase: Phase::Continuous,
         fields: 0,
+        group_id: GroupId::NONE,
     }
 }
 

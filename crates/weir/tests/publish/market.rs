@@ -3,9 +3,9 @@
 
 use weir_engine::{Engine, EngineConfig};
 use weir_types::{
-    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, InstrumentId, Nanos, OrdType,
-    Phase, Position, Price, Qty, RequestNo, Role, SelfTradePrevention, SessionId, Side, Switch,
-    Symbol, TimeInForce,
+    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, GroupId, InstrumentId, Nanos,
+    OrdType, Phase, Position, Price, Qty, RequestNo, Role, SelfTradePrevention, SessionId, Side,
+    Switch, Symbol, TimeInForce,
 };
 use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
@@ -133,6 +133,7 @@ pub fn instrument() -> DefineInstrument {
         qty_exponent: 0,
         phase: Phase::Continuous,
         fields: 0,
+        group_id: GroupId::NONE,
     }
 }
 

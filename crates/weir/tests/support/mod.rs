@@ -27,8 +27,8 @@ use weir_client::request::LimitOrder;
 use weir_client::session::SessionConfig;
 use weir_client::{Admin, ClientError, SigningKey};
 use weir_types::{
-    AccountId, Cash, ClOrdId, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase,
-    Price, Qty, Reason, RequestNo, Role, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, Cash, ClOrdId, CredentialKind, FirmId, GroupId, InstrumentId, Nanos, PartitionId,
+    Phase, Price, Qty, Reason, RequestNo, Role, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
@@ -553,5 +553,6 @@ pub fn instrument(instrument_id: InstrumentId) -> DefineInstrument {
         qty_exponent: 0,
         phase: Phase::Continuous,
         fields: 0,
+        group_id: GroupId::NONE,
     }
 }

@@ -23,6 +23,7 @@ mod emulators;
 mod executions;
 mod fairness;
 mod follower;
+mod groups;
 mod halts;
 mod ingest;
 mod ingest_restart;
