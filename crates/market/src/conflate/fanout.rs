@@ -91,6 +91,8 @@ pub struct SubscriberProgress {
     pub lost_count: u64,
     /// The changes of the entry at the head of its queue: their age is the subscriber's lag.
     pub oldest: Option<MergedChanges>,
+    /// Places of its queue that purges have looked at: the work that its queue has caused.
+    pub looks: u64,
 }
 
 /// A subscription that ended without a request of its subscriber.
@@ -493,6 +495,7 @@ impl Fanout {
             merged_count: subscriber.merged_count,
             lost_count: subscriber.lost_count,
             oldest: subscriber.outbox.oldest(),
+            looks: subscriber.outbox.looks(),
         })
     }
 

@@ -1,14 +1,15 @@
 //! The mechanism of both stages: slots, the throttle queue (in lanes) and the priority queue.
 //!
 //! The first stage is one outbox with a group per kind. In the second stage each subscriber has an
-//! outbox with a group per subscription. Each step has constant cost, except for the purges of
-//! [`Full::Skip`] and of events of removed slots, and for a change of a group's interval.
+//! outbox with a group per subscription. Each step has constant cost, amortized, except for the
+//! purge of events of removed slots, and for a change of a group's interval.
 //!
 //! A group that has ended takes nothing in and sends nothing. Its slots can be removed one by one,
 //! and [`Outbox::sweep`] removes the events that they leave behind.
 //!
 //! INVARIANT: a slot has at most one state item in the priority queue, and then it is in no lane. A
-//! slot in the throttle queue is in its group's lane.
+//! slot in the throttle queue is in its group's lane. The events that count against a group's limit
+//! are in its list, in the order of the queue.
 
 mod purge;
 mod removal;
@@ -19,7 +20,7 @@ use rustc_hash::FxBuildHasher;
 use weir_types::{InstrumentId, Nanos};
 
 use super::entry::{Bbo, Body, Entry, Kind, MergedChanges};
-use super::fifo::{Event, Fifo, Item};
+use super::fifo::{Event, EventNo, Fifo, Item};
 use super::lane::Lane;
 use super::slot::{ConflatedState, NONE, Slot};
 use super::step::{Decision, Outcome, SlotState, step};
@@ -49,7 +50,10 @@ pub(super) struct Group {
     pub(super) on_full: Full,
     /// The most queued events.
     pub(super) queue_len_max: u32,
+    /// The list of its queued events.
     queued: u32,
+    first_event: Option<EventNo>,
+    last_event: Option<EventNo>,
     lane: u32,
     /// True once it takes nothing in and sends nothing.
     has_ended: bool,
@@ -67,11 +71,19 @@ impl Group {
             on_full,
             queue_len_max,
             queued: 0,
+            first_event: None,
+            last_event: None,
             lane: 0,
             has_ended: false,
             first_slot: NONE,
             slot_count: 0,
         }
+    }
+
+    /// Empties the list of queued events; returns the first.
+    fn take_events(&mut self) -> Option<EventNo> {
+        (self.queued, self.last_event) = (0, None);
+        self.first_event.take()
     }
 }
 
@@ -130,6 +142,7 @@ impl Outbox {
     /// Drops all queued items of an outbox that is of no more use but for its slots.
     pub(super) fn drop_items(&mut self) {
         self.fifo.clear();
+        self.groups.iter_mut().flatten().for_each(|group| _ = group.take_events());
     }
 
     /// Forgets which changes of orders the snapshots contain.
@@ -139,6 +152,11 @@ impl Outbox {
 
     pub(super) fn queue_len(&self) -> usize {
         self.fifo.len()
+    }
+
+    /// Returns the number of places in the priority queue that purges have looked at.
+    pub(super) fn looks(&self) -> u64 {
+        self.fifo.looks()
     }
 
     pub(super) fn waiting_count(&self) -> usize {
@@ -312,17 +330,17 @@ impl Outbox {
         let is_gap = self.is_gap(index);
         let slot = &mut self.slots[index as usize];
         slot.item_count -= 1;
-        let Some(event) = event else {
+        let Some(number) = event else {
             let mut entry = slot.speak(is_gap);
             slot.pay_snapshot(&mut entry);
             self.note_sent(index);
             return Some((index, entry));
         };
         let group = slot.group;
-        let mut event = self.fifo.take(event);
+        let mut event = self.fifo.take(number);
         slot.pay_snapshot(&mut event.entry);
         if event.is_counted {
-            self.group_mut(group).queued -= 1;
+            self.unlink_first(group, number, &event);
         }
         if event.entry.is_snapshot {
             self.slots[index as usize].has_marker = false;
@@ -337,10 +355,7 @@ impl Outbox {
         let slot = &mut self.slots[index as usize];
         if !std::mem::replace(&mut slot.has_marker, true) {
             slot.item_count += 1;
-            self.fifo.push_event(
-                index,
-                Event { entry, is_counted: false, before: NONE, is_doomed: false },
-            );
+            self.fifo.push_event(index, Event::new(entry));
         }
     }
 
@@ -357,16 +372,40 @@ impl Outbox {
         }
     }
 
+    /// Queues an event behind the states that it freezes.
     fn push_event(&mut self, index: u32, entry: &Entry) {
+        let frozen_count = match self.slots[index as usize].kind {
+            Kind::Trades | Kind::Status => self.freeze_siblings(index),
+            Kind::Bbo | Kind::Book | Kind::Statistics | Kind::Orders => 0,
+        };
         let slot = &mut self.slots[index as usize];
         slot.item_count += 1;
         slot.hold(&entry.body);
         let group = slot.group;
-        self.group_mut(group).queued += 1;
-        self.fifo.push_event(
-            index,
-            Event { entry: *entry, is_counted: true, before: NONE, is_doomed: false },
-        );
+        let event = Event { is_counted: true, frozen_count, ..Event::new(*entry) };
+        let number = self.fifo.push_event(index, event);
+        self.link_last(group, number);
+    }
+
+    /// Appends an event to its group's list.
+    fn link_last(&mut self, group: u32, number: EventNo) {
+        let group = self.groups[group as usize].as_mut().expect("a slot's group is there");
+        group.queued += 1;
+        match group.last_event.replace(number) {
+            Some(last) => self.fifo.event_mut(last).group_next = Some(number),
+            None => group.first_event = Some(number),
+        }
+    }
+
+    /// Removes an event that has left the queue's head from its group's list.
+    fn unlink_first(&mut self, group: u32, number: EventNo, event: &Event) {
+        let group = self.group_mut(group);
+        assert_eq!(group.first_event, Some(number), "a group's events are in the queue's order");
+        group.queued -= 1;
+        group.first_event = event.group_next;
+        if group.first_event.is_none() {
+            group.last_event = None;
+        }
     }
 
     fn change(&mut self, index: u32, entry: &Entry) -> Outcome {
@@ -406,9 +445,6 @@ impl Outbox {
         if group.queued >= group.queue_len_max {
             return self.overflow(index, entry);
         }
-        if matches!(kind, Kind::Trades | Kind::Status) {
-            self.freeze_siblings(index);
-        }
         self.push_event(index, entry);
         Outcome::Queued
     }
@@ -429,9 +465,6 @@ impl Outbox {
             }
             Full::Skip => {
                 self.skip(group);
-                if matches!(kind, Kind::Trades | Kind::Status) {
-                    self.freeze_siblings(index);
-                }
                 self.push_event(index, entry);
                 Outcome::Queued
             }
@@ -439,25 +472,28 @@ impl Outbox {
     }
 
     /// Freezes the pending quote and status of the slot's instrument: queues them, as they are now,
-    /// ahead of the coming event.
-    fn freeze_siblings(&mut self, index: u32) {
+    /// ahead of the coming event. Returns the number of states that were frozen.
+    fn freeze_siblings(&mut self, index: u32) -> u32 {
+        let mut count = 0;
         let mut sibling = self.slots[index as usize].sibling;
         while sibling != index {
             let next = self.slots[sibling as usize].sibling;
             if matches!(self.slots[sibling as usize].kind, Kind::Bbo | Kind::Status) {
-                self.freeze(sibling, index);
+                count += u32::from(self.freeze(sibling, index));
             }
             sibling = next;
         }
+        count
     }
 
-    fn freeze(&mut self, index: u32, before: u32) {
+    /// Freezes a slot's state; returns false when none is pending.
+    fn freeze(&mut self, index: u32, before: u32) -> bool {
         let Slot { place, group, .. } = self.slots[index as usize];
         if place == SlotState::Clean || self.is_gap(index) || self.group_mut(group).has_ended {
-            return;
+            return false;
         }
         let entry = self.slots[index as usize].speak(false);
-        let event = Event { entry, is_counted: false, before, is_doomed: false };
+        let event = Event { before, ..Event::new(entry) };
         match place {
             SlotState::Queued(position) => self.fifo.replace_state(position, event),
             _ => {
@@ -467,6 +503,7 @@ impl Outbox {
             }
         }
         self.note_sent(index);
+        true
     }
 
     /// Returns true when the slot's state item reports a gap.
@@ -528,15 +565,12 @@ impl Outbox {
 
     fn close(&mut self, group: u32) {
         self.closed_by = Some(group);
-        self.fifo.clear();
+        self.drop_items();
         for slot in &mut self.slots {
             slot.item_count = 0;
             slot.place = SlotState::Clean;
         }
         self.waiting_count = 0;
-        for group in self.groups.iter_mut().flatten() {
-            group.queued = 0;
-        }
     }
 
     fn group_mut(&mut self, group: u32) -> &mut Group {

@@ -3,6 +3,7 @@
 use weir_types::{InstrumentId, Nanos};
 
 use super::entry::{Bbo, Body, Entry, Kind, MergedChanges, Status};
+use super::fifo::EventNo;
 use super::step::SlotState;
 
 /// No slot.
@@ -66,8 +67,8 @@ pub(super) struct Slot {
     /// During a purge: the index of the changes of the slot's dropped items, which are merged into
     /// its next entry. Else [`NONE`].
     pub(super) carried_at: u32,
-    /// During a purge: the slot of the trade or status that precedes the next item of this slot.
-    pub(super) followed_by: u32,
+    /// During a purge: the trade or status that precedes the next item of this slot.
+    pub(super) followed_by: Option<EventNo>,
     /// The last quote sent.
     pub(super) sent: Option<Bbo>,
     pub(super) sent_at: Nanos,
@@ -101,7 +102,7 @@ impl Slot {
             held: ConflatedState::Nothing,
             merged: MergedChanges::default(),
             carried_at: NONE,
-            followed_by: NONE,
+            followed_by: None,
             sent: None,
             sent_at: Nanos(0),
             item_count: 0,
@@ -117,6 +118,12 @@ impl Slot {
     pub(super) fn fold(&mut self, merged: MergedChanges, body: &Body) {
         self.merged = self.merged.and(merged);
         self.hold(body);
+    }
+
+    /// Takes a lost change into the gap.
+    pub(super) fn lose(&mut self, entry: &Entry) {
+        self.merged = self.merged.and(entry.merged);
+        self.owes_snapshot |= entry.is_snapshot;
     }
 
     /// Marks a state as snapshot when the slot owes that.

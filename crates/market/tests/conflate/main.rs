@@ -13,3 +13,4 @@ mod random_first_stage;
 mod random_second_stage;
 mod random_sessions;
 mod sessions;
+mod skips;

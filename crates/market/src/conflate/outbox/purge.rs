@@ -1,12 +1,13 @@
-//! Purges of an outbox's priority queue: the events of a group that skips, and the items of removed
-//! slots.
+//! Purges of an outbox's priority queue: the events of a group that skips, the items of removed
+//! slots, and states that were frozen ahead of purged events.
 //!
-//! This is the only work here that grows with the queue. It runs when a queue is full, once for all
-//! its events; behind the end of subscriptions that had events queued; and when most of the queue
-//! are holes.
+//! A skip looks at the group's own events alone. [`Outbox::purge`] looks at the whole queue: behind
+//! the end of subscriptions that had events queued, and when enough places are holes or orphans,
+//! states that were frozen ahead of skipped events. Until then an orphan stays in its place and is
+//! sent as it was.
 
 use super::super::entry::{Entry, Kind, MergedChanges};
-use super::super::fifo::{EventNo, Item};
+use super::super::fifo::{Event, EventNo, Item};
 use super::super::slot::{NONE, Slot};
 use super::super::step::SlotState;
 use super::Outbox;
@@ -23,52 +24,65 @@ impl Outbox {
     /// Turns each of the group's queued events into part of its slot's gap, which takes the
     /// position of the slot's first event.
     pub(super) fn skip(&mut self, group: u32) {
-        self.purge(true, |slot| slot.group == group);
+        let mut next = self.group_mut(group).take_events();
+        while let Some(number) = next {
+            let event = self.fifo.take(number);
+            next = event.group_next;
+            self.skip_event(&event);
+        }
+        self.merge_carried();
+        if self.fifo.is_round_due() {
+            self.purge(|_| false);
+        }
     }
 
-    /// Purges the queue of selected slots: with `leaves_gaps` of their counted events, the first of
-    /// which becomes its slot's gap; else of all their items. A frozen state that preceded only
-    /// purged events is merged with the slot's next entry, so that the queue holds no more than
-    /// counted events and states.
-    pub(super) fn purge(&mut self, leaves_gaps: bool, is_out: impl Fn(&Slot) -> bool) {
-        self.judge_frozen(leaves_gaps, &is_out);
+    fn skip_event(&mut self, event: &Event) {
+        let Event { entry, position, frozen_count, .. } = event;
+        self.fifo.note_orphans(*frozen_count);
+        let index = self.fifo.slot_at(*position);
+        let slot = &mut self.slots[index as usize];
+        match slot.place {
+            // The snapshot after an earlier gap is behind the event and has later changes.
+            SlotState::Queued(state) if state > *position => {
+                slot.item_count -= 1;
+                self.carry(index, entry);
+                self.fifo.erase(*position);
+            }
+            SlotState::Queued(_) => {
+                slot.item_count -= 1;
+                slot.lose(entry);
+                self.fifo.erase(*position);
+            }
+            SlotState::Clean | SlotState::Waiting => {
+                slot.lose(entry);
+                slot.place = SlotState::Queued(*position);
+                self.fifo.replace_event(*position);
+            }
+        }
+    }
+
+    /// Purges the queue of holes, of all items of selected slots, and of frozen states that precede
+    /// none but purged events. These are merged with their slot's next entry, so that the queue
+    /// holds no more than counted events and states, and orphans up to a third of these.
+    pub(super) fn purge(&mut self, is_out: impl Fn(&Slot) -> bool) {
+        self.judge_frozen(&is_out);
         let mut kept = 0;
-        for turned in 1..=self.fifo.place_count() {
-            let mut item = self.fifo.turn();
+        for _ in 0..self.fifo.place_count() {
+            let item = self.fifo.turn();
             if item.is_hole() {
                 continue;
             }
             let is_slot_out = is_out(&self.slots[item.slot as usize]);
-            if let Some(event_no) = item.event {
-                let event = *self.fifo.event(event_no);
-                let is_item_out = is_slot_out && (event.is_counted || !leaves_gaps);
-                if is_item_out || event.is_doomed {
-                    self.drop_event(item);
-                    if !is_item_out {
-                        self.carry(item.slot, &event.entry);
-                        continue;
-                    }
-                    if leaves_gaps && self.has_state_behind(item.slot, turned) {
-                        self.carry(item.slot, &event.entry);
-                        continue;
-                    }
-                    if !leaves_gaps || !self.begin_gap(item.slot, &event.entry) {
-                        continue;
-                    }
-                    item.event = None;
-                } else {
-                    self.follow(&item, NONE);
-                    self.put_down(item.slot, event_no);
-                }
-            } else if is_slot_out && !leaves_gaps {
-                let slot = &mut self.slots[item.slot as usize];
-                (slot.place, slot.item_count) = (SlotState::Clean, slot.item_count - 1);
+            let is_doomed = item.event.is_some_and(|number| self.fifo.event(number).is_doomed);
+            if is_slot_out || is_doomed {
+                self.drop_item(item, is_slot_out);
                 continue;
             }
             let position = self.fifo.put_back(item, kept);
             kept += 1;
-            if item.event.is_none() {
-                self.slots[item.slot as usize].place = SlotState::Queued(position);
+            match item.event {
+                Some(number) => self.keep_event(&item, number, position),
+                None => self.slots[item.slot as usize].place = SlotState::Queued(position),
             }
         }
         self.fifo.end_round();
@@ -76,30 +90,50 @@ impl Outbox {
     }
 
     /// Decides, from the end of the queue to its beginning, which of the states frozen ahead of
-    /// purged events still precede an event that stays. Dooms the others.
-    fn judge_frozen(&mut self, leaves_gaps: bool, is_out: &impl Fn(&Slot) -> bool) {
+    /// purged events still precede an event that stays. Dooms the others. Empties the groups' lists
+    /// of events.
+    fn judge_frozen(&mut self, is_out: &impl Fn(&Slot) -> bool) {
+        let has_orphans = self.fifo.has_orphans();
         for index in (0..self.fifo.place_count()).rev() {
             let item = self.fifo.get(index);
             if item.is_hole() {
                 continue;
             }
             let slot = &mut self.slots[item.slot as usize];
-            let followed_by = std::mem::replace(&mut slot.followed_by, NONE);
-            let is_slot_out = is_out(slot);
-            let Some(event_no) = item.event else { continue };
-            let event = self.fifo.event_mut(event_no);
-            if event.before != NONE && is_out(&self.slots[event.before as usize]) {
-                event.is_doomed = followed_by == NONE;
-                event.before = followed_by;
+            let followed_by = slot.followed_by.take();
+            let (group, is_slot_out) = (slot.group, is_out(slot));
+            let Some(number) = item.event else { continue };
+            let event = self.fifo.event_mut(number);
+            let before = event.before;
+            if event.is_counted {
+                // Those that are attached to it are counted anew, if all are judged.
+                event.frozen_count = if has_orphans { 0 } else { event.frozen_count };
+                self.group_mut(group).take_events();
             }
-            if !is_slot_out || (leaves_gaps && !event.is_counted) {
-                self.follow(&item, item.slot);
+            // An orphan's event is gone, and its slot perhaps another instrument's.
+            if before != NONE && (has_orphans || is_out(&self.slots[before as usize])) {
+                self.attach(number, followed_by);
+            }
+            if !is_slot_out {
+                self.follow(&item, Some(number));
             }
         }
     }
 
+    /// Attaches a frozen state to the event that it precedes, or dooms it.
+    fn attach(&mut self, frozen: EventNo, followed_by: Option<EventNo>) {
+        let Some(follower) = followed_by else {
+            self.fifo.event_mut(frozen).is_doomed = true;
+            return;
+        };
+        let event = self.fifo.event_mut(follower);
+        event.frozen_count += 1;
+        let position = event.position;
+        self.fifo.event_mut(frozen).before = self.fifo.slot_at(position);
+    }
+
     /// Records a trade or status as the follower of its siblings, or clears that.
-    fn follow(&mut self, item: &Item, followed_by: u32) {
+    fn follow(&mut self, item: &Item, followed_by: Option<EventNo>) {
         let slot = &self.slots[item.slot as usize];
         let is_event = item.event.is_some_and(|event| self.fifo.event(event).is_counted);
         // A removed slot is in no ring any more, and nothing of it is sent.
@@ -114,34 +148,31 @@ impl Outbox {
         }
     }
 
-    fn drop_event(&mut self, item: Item) {
+    /// Drops an item. The changes of a slot that stays are carried over to its next entry.
+    fn drop_item(&mut self, item: Item, is_slot_out: bool) {
         let slot = &mut self.slots[item.slot as usize];
         slot.item_count -= 1;
-        let group = slot.group;
-        let event = item.event.expect("the caller has seen the event");
-        if self.fifo.take(event).is_counted {
-            self.group_mut(group).queued -= 1;
+        let Some(number) = item.event else {
+            slot.place = SlotState::Clean;
+            return;
+        };
+        let event = self.fifo.take(number);
+        if !is_slot_out {
+            self.carry(item.slot, &event.entry);
         }
     }
 
-    /// True when the slot's state is behind the first `turned` items: the snapshot after an earlier
-    /// gap, whose changes are later than those of an event among them.
-    fn has_state_behind(&self, index: u32, turned: usize) -> bool {
-        let place = self.slots[index as usize].place;
-        matches!(place, SlotState::Queued(position) if self.fifo.is_behind(position, turned))
-    }
-
-    /// Adds an event to its slot's gap. Returns true when the gap is new and needs the event's
-    /// item.
-    fn begin_gap(&mut self, index: u32, entry: &Entry) -> bool {
-        let slot = &mut self.slots[index as usize];
-        slot.merged = slot.merged.and(entry.merged);
-        slot.owes_snapshot |= entry.is_snapshot;
-        if matches!(slot.place, SlotState::Queued(_)) {
-            return false;
+    /// Gives an event that stays its new position, its slot's carried changes, and its place in its
+    /// group's list.
+    fn keep_event(&mut self, item: &Item, number: EventNo, position: u64) {
+        self.follow(item, None);
+        self.put_down(item.slot, number);
+        let event = self.fifo.event_mut(number);
+        (event.position, event.group_next) = (position, None);
+        if event.is_counted {
+            let group = self.slots[item.slot as usize].group;
+            self.link_last(group, number);
         }
-        slot.item_count += 1;
-        true
     }
 
     /// Carries the changes of a dropped item over to the slot's next entry.

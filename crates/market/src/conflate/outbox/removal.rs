@@ -50,8 +50,8 @@ impl Outbox {
             true => self.leaving.push(index),
             false => self.free_slots.push(index),
         }
-        if self.fifo.is_mostly_holes() {
-            self.purge(false, |_| false);
+        if self.fifo.is_round_due() {
+            self.purge(|_| false);
         }
         has_events
     }
@@ -63,7 +63,7 @@ impl Outbox {
         let mut cost = 0;
         if self.leaving.iter().any(has_events) {
             cost = self.fifo.place_count();
-            self.purge(false, |slot| slot.is_removed);
+            self.purge(|slot| slot.is_removed);
         }
         cost += self.leaving.len();
         self.free_slots.append(&mut self.leaving);
@@ -110,9 +110,11 @@ impl Outbox {
             slot.item_count -= 1;
             match event {
                 None => slot.place = SlotState::Clean,
-                Some(event) => {
-                    let is_counted = self.fifo.take(event).is_counted;
-                    self.group_mut(group).queued -= u32::from(is_counted);
+                Some(number) => {
+                    let event = self.fifo.take(number);
+                    if event.is_counted {
+                        self.unlink_first(group, number, &event);
+                    }
                 }
             }
         }
