@@ -25,6 +25,8 @@ weir_plant::plants! {
         OldPlaceFollowed,
         /// An entry of an interest that has ended is the state of the next one.
         EarlierInterestHeard,
+        /// A topic keeps its first state: a subscription that joins it misses the changes since.
+        FirstStateKept,
         /// A session goes on with work that it owes for.
         DebtIgnored,
     }

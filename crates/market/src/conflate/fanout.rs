@@ -431,7 +431,8 @@ impl Fanout {
         if is_foreign && !plant::is(Plant::EarlierInterestHeard) {
             return;
         }
-        if kind.is_state() || entry.body == Body::OrdersSnapshot {
+        let is_kept = plant::is(Plant::FirstStateKept) && topic.latest.is_some();
+        if (kind.is_state() || entry.body == Body::OrdersSnapshot) && !is_kept {
             topic.latest = Some(*entry);
         }
         for listener in &topic.listeners {
