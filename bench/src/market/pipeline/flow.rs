@@ -1,10 +1,12 @@
 //! Generated updates: quotes of many instruments, which change with every update.
 
-use weir_feed::{Action, Definition, SymbolText, Update, Venue};
+use weir_feed::{Action, Definition, SymbolText, TradeFlags, Update, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 /// The number of instruments.
 pub const INSTRUMENTS: u32 = 1_000;
+/// The number of updates of which one is a trade, in a flow with trades.
+const TRADE_EVERY: u64 = 8;
 
 /// The definition of an instrument.
 pub fn definition(id: u32) -> Definition {
@@ -36,4 +38,17 @@ pub fn update(number: u64) -> Update {
             ask_sz: Qty(size),
         },
     }
+}
+
+/// The update of this number in a flow with trades.
+pub fn update_or_trade(number: u64) -> Update {
+    let update = update(number);
+    let Action::Consolidated { bid_px: price, .. } = update.action else { return update };
+    if !number.is_multiple_of(TRADE_EVERY) {
+        return update;
+    }
+    let (venue, size, flags) = (Venue(0), Qty(1), TradeFlags::default());
+    let match_id = number + 1;
+    let action = Action::Trade { venue, aggressor: None, price, size, match_id, flags };
+    Update { action, ..update }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rtrb::RingBuffer;
+use weir_feed::Update;
 use weir_io::{Clock as _, SystemClock};
 use weir_market::BooksConfig;
 use weir_market::conflate::{
-    ConflatorConfig, Content, Fanout, Interest, Pattern, Policy, Poll, PollOutcome, Subscription,
-    Urgency,
+    ConflatorConfig, Content, Entry, Fanout, Interest, Pattern, Policy, Poll, PollOutcome,
+    Subscription, Urgency,
 };
-use weir_marketgate::gateway::flush_slot::FlushContent;
+use weir_marketgate::gateway::flush_slot::{FlushContent, FlushSlot};
 use weir_marketgate::gateway::mirror::Mirror;
 use weir_marketgate::gateway::receive::Received;
 use weir_marketgate::gateway::ring::{RingReader, RingWriter, Slots as _, ring};
@@ -22,9 +23,9 @@ use weir_marketgate::gateway::writing::{Address, Drafts, put_message};
 use weir_marketgate::receiver::{ChannelKey, Origin, Output as _};
 use weir_types::{InstrumentId, Nanos, SessionId};
 
-use super::flow::{INSTRUMENTS, definition, update};
+use super::flow::{INSTRUMENTS, definition, update, update_or_trade};
 use super::handoff::{Reader, Writer, handoff};
-use super::hostile::{Hostile, Party};
+use super::hostile::{Hostile, HostileFigures, Party};
 
 /// The length of a window, in nanoseconds.
 const WINDOW: u64 = 1_000_000;
@@ -45,6 +46,8 @@ pub struct Cell {
     pub interval_us: u64,
     pub rate: u64,
     pub seconds: u64,
+    /// True for a flow with trades.
+    pub has_trades: bool,
     pub party: Party,
 }
 
@@ -58,6 +61,7 @@ impl Default for Cell {
             interval_us: 0,
             rate: 1_000_000,
             seconds: 2,
+            has_trades: false,
             party: Party::None,
         }
     }
@@ -81,9 +85,7 @@ pub struct Outcome {
     pub throttled_share: f64,
     pub queued_at_end: f64,
     pub resident_mib: f64,
-    /// The hostile session's requests carried out and refused.
-    pub carried_out: f64,
-    pub refused: f64,
+    pub hostile: HostileFigures,
 }
 
 /// The longest time between two clock readings, by window. Windows in which the thread was
@@ -142,6 +144,10 @@ impl Shared {
         (u128::from(number) * 1_000_000_000 / u128::from(self.cell.rate)) as u64
     }
 
+    fn update(&self, number: u64) -> Update {
+        if self.cell.has_trades { update_or_trade(number) } else { update(number) }
+    }
+
     fn origin(&self, number: u64, now: u64) -> Origin {
         Origin {
             channel: ChannelKey::default(),
@@ -190,7 +196,7 @@ pub fn measure(cell: &Cell) -> Outcome {
 
 /// Creates subscribers to the quotes of all instruments, which are defined already.
 fn fanout_of(cell: &Cell, wishes: &mut rtrb::Producer<Interest>) -> Fanout {
-    let mut fanout = Fanout::new(InstrumentId(INSTRUMENTS), 1_024);
+    let mut fanout = Fanout::new(InstrumentId(INSTRUMENTS), 1_024).with_answers();
     for id in 1..=INSTRUMENTS {
         fanout.define(&definition(id));
     }
@@ -257,7 +263,7 @@ fn update_fused(shared: &Shared, door: Writer, wishes: InterestReceiver) -> (Loo
         if shared.due(number) <= now && now > 0 {
             let origin = shared.origin(number, now);
             sampler.update(origin.ts_poll).into_iter().for_each(|begun| stage.begin_trace(begun));
-            stage.update(&origin, update(number));
+            stage.update(&origin, shared.update(number));
             number += 1;
         } else {
             looks.has_nothing();
@@ -285,7 +291,7 @@ fn receive_staged(shared: &Shared, mut ring: RingWriter<Received>) -> Looks {
             // If the ring is full, it has no room for the update either.
             let _ = ring.write(|slot| *slot = Received::Trace(begun));
         }
-        let received = Received::Update(origin, update(number));
+        let received = Received::Update(origin, shared.update(number));
         if is_due && ring.write(|slot| *slot = received) {
             number += 1;
         } else {
@@ -333,8 +339,7 @@ struct Flushed {
     written: u64,
     queued: u64,
     resident_mib: f64,
-    carried_out: u64,
-    refused: u64,
+    hostile: HostileFigures,
 }
 
 fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout, mut hostile: Hostile) -> Flushed {
@@ -353,7 +358,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout, mut hostile: H
         looks.look(now);
         let taken = reader.take(256, |told| {
             mirror.take(told);
-            let FlushContent::Entry(entry) = &told.what else { return };
+            let Some(entry) = entry_of(told, &mut fanout) else { return };
             told.trace.iter().for_each(|trace| probe.heard(entry, trace));
             if entry.merged.change_count > 0 {
                 heard += u64::from(entry.merged.change_count);
@@ -369,6 +374,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout, mut hostile: H
         });
         let at = SystemClock.now();
         hostile.cycle(at, &mut fanout);
+        hostile.read(at, &mut fanout, &mirror);
         let is_good = |subscriber| !hostile.is(subscriber);
         fanout.take_ready(|one| ready.extend(is_good(one).then_some(one)));
         for (index, subscriber) in ready.drain(..).enumerate() {
@@ -402,9 +408,18 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout, mut hostile: H
     }
     let offered = (shared.span() as f64 / 1e9 * shared.cell.rate as f64) as u64;
     let queued = offered.saturating_sub(heard);
-    let Hostile { carried_out, refused, .. } = hostile;
-    let resident_mib = resident_mib();
-    Flushed { looks, ways, ages, heard, written, queued, resident_mib, carried_out, refused }
+    let (hostile, resident_mib) = (hostile.figures(&fanout), resident_mib());
+    Flushed { looks, ways, ages, heard, written, queued, resident_mib, hostile }
+}
+
+/// Returns the entry of a slot; takes an answer to wishes.
+fn entry_of<'a>(told: &'a FlushSlot, fanout: &mut Fanout) -> Option<&'a Entry> {
+    match &told.what {
+        FlushContent::Entry(entry) => return Some(entry),
+        FlushContent::Wished(_, count) => fanout.note_answered(*count),
+        _ => {}
+    }
+    None
 }
 
 /// Records a time if there is room: only the end of a run that is too long is omitted.
@@ -461,7 +476,6 @@ fn outcome_of(
         throttled_share,
         queued_at_end: flushed.queued as f64,
         resident_mib: flushed.resident_mib,
-        carried_out: flushed.carried_out as f64,
-        refused: flushed.refused as f64,
+        hostile: flushed.hostile,
     }
 }
