@@ -91,6 +91,19 @@ impl Wire {
         self.logon_answer()
     }
 
+    /// Logs a session on whose earlier connection has ended, which the node may not know yet.
+    pub fn log_on_again(&mut self, logon: &Logon) -> LogonAck {
+        let begun = Instant::now();
+        loop {
+            match self.try_log_on(logon, &[]) {
+                Ok(ack) => return ack,
+                Err(refused) => assert_eq!(refused.reason, Reason::AlreadyLoggedOn),
+            }
+            assert!(begun.elapsed() < HANG, "the session stays logged on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     pub fn log_on(&mut self, logon: &Logon) -> LogonAck {
         self.try_log_on(logon, &[]).unwrap()
     }

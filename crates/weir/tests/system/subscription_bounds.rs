@@ -84,7 +84,7 @@ fn a_connection_has_no_more_handles_than_its_firm_may_have_subscriptions() {
     let (_home, node) = start();
     make(&node, ALICE, &NewSubscription::new("place", SubscriptionKind::State));
     let mut wire = Wire::over(Connection::open(address(&node), Limits::default()).unwrap());
-    wire.log_on(&logon_of(&ALICE));
+    wire.log_on_again(&logon_of(&ALICE));
     // A token may be attached to by any number of handles.
     for handle in 1..=5 {
         let attach = AttachSubscription {
