@@ -66,6 +66,12 @@ impl Date {
         Date(self.0.saturating_add(count))
     }
 
+    /// Returns the day `count` days earlier, at least 1970-01-01.
+    #[must_use]
+    pub fn minus(self, count: u32) -> Date {
+        Date(self.0.saturating_sub(count))
+    }
+
     /// Returns the day of the week, Monday 0.
     #[must_use]
     pub fn weekday(self) -> usize {
@@ -101,6 +107,14 @@ impl Date {
             month += 1;
         }
         (year, month, left + 1)
+    }
+}
+
+impl UtcOffset {
+    /// Returns the offset of local time that is `seconds` ahead of UTC; behind it if negative.
+    #[must_use]
+    pub fn from_seconds(seconds: i32) -> UtcOffset {
+        UtcOffset(seconds)
     }
 }
 
@@ -193,6 +207,15 @@ impl fmt::Display for TimeOfDay {
     }
 }
 
+impl fmt::Display for UtcOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { '-' } else { '+' };
+        let seconds = self.0.unsigned_abs();
+        write!(f, "{sign}{:02}:{:02}", seconds / 3_600, seconds / 60 % 60)?;
+        if seconds.is_multiple_of(60) { Ok(()) } else { write!(f, ":{:02}", seconds % 60) }
+    }
+}
+
 /// Parses a moment: `2026-11-23T08:50:00Z`, an offset instead of the Z, or a time after `now`:
 /// `+90s`, `+10m`, `+2h`.
 ///
@@ -225,9 +248,21 @@ pub fn parse_moment(text: &str, now: Nanos) -> Result<Nanos, String> {
 /// Formats a moment in UTC, to the second.
 #[must_use]
 pub fn utc(moment: Nanos) -> String {
-    let second = u32::try_from(moment.0 / SECOND_NS % DAY_S.unsigned_abs());
-    let time = TimeOfDay(second.expect("a day has fewer seconds"));
-    format!("{}T{time}Z", Date::at(moment, UtcOffset::default()))
+    format!("{}Z", date_and_time(moment, UtcOffset::default()))
+}
+
+/// Formats a moment in local time with its offset from UTC, to the second. Local time begins at
+/// 1970-01-01.
+#[must_use]
+pub fn local(moment: Nanos, offset: UtcOffset) -> String {
+    format!("{}{offset}", date_and_time(moment, offset))
+}
+
+fn date_and_time(moment: Nanos, offset: UtcOffset) -> String {
+    let seconds = i64::try_from(moment.0 / SECOND_NS).expect("2^64 ns are 2^34 s");
+    let second = (seconds + i64::from(offset.0)).rem_euclid(DAY_S);
+    let time = TimeOfDay(u32::try_from(second).expect("a day has fewer seconds"));
+    format!("{}T{time}", Date::at(moment, offset))
 }
 
 #[cfg(test)]
@@ -243,6 +278,7 @@ mod tests {
             prop_assert_eq!(date.to_string().parse::<Date>(), Ok(date));
             prop_assert_eq!(date.plus(1).weekday(), (date.weekday() + 1) % 7);
             prop_assert!(date.to_string() < date.plus(1).to_string());
+            prop_assert_eq!(date.plus(1).minus(1), date);
         }
 
         #[test]
@@ -254,6 +290,10 @@ mod tests {
             let time = TimeOfDay(local as u32);
             if second > 100_000 {
                 prop_assert_eq!(Date::at(moment, offset).moment(time, offset), Some(moment));
+                let (text, minute) = (super::local(moment, offset), UtcOffset(offset.0 / 60 * 60));
+                prop_assert_eq!(&text, &format!("{}T{time}{offset}", Date::at(moment, offset)));
+                let text = super::local(moment, minute);
+                prop_assert_eq!(parse_moment(&text, Nanos(0)), Ok(moment), "{}", text);
             }
         }
     }
@@ -288,6 +328,16 @@ mod tests {
         for text in ["", "now", "+", "+5", "+5d", "+é", "2026-11-23", "2026-11-23T08:50", "T"] {
             assert!(parse_moment(text, second).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn offsets_are_written_as_they_are_read() {
+        for text in ["+00:00", "+01:00", "-05:00", "+05:45", "-09:30", "+14:00"] {
+            assert_eq!(text.parse::<UtcOffset>().unwrap().to_string(), text);
+        }
+        // Liberia's until 1972.
+        assert_eq!(UtcOffset::from_seconds(-2_670).to_string(), "-00:44:30");
+        assert_eq!(UtcOffset::from_seconds(-18_000), "-05:00".parse().unwrap());
     }
 
     #[test]
