@@ -17,8 +17,8 @@ use weir_wire::Request;
 use weir_wire::event::RequestDone;
 use weir_wire::reference::{
     BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument, DefineSession,
-    KillSwitch, NEW, ResumeTrading, SchedulePhase, SchedulePhases, SetPhase, SetReference,
-    Transfer, all_fields, is_change,
+    KillSwitch, NEW, ResumeTrading, SCHEDULE_LIST_MAX, SchedulePhase, SchedulePhases, SetPhase,
+    SetReference, Transfer, all_fields, is_change,
 };
 
 use crate::client::{Client, Incoming};
@@ -296,12 +296,14 @@ impl Admin {
         self.request(partition_id, Request::SchedulePhase(schedule))
     }
 
-    /// Files changes of the phase of a group, of all instruments of a partition or of one
-    /// instrument, all or none; they take the place of all that are filed if `replaces` says so.
-    /// Returns the number of changes added, or else cleared.
+    /// Files at most [`SCHEDULE_LIST_MAX`] changes of the phase of a group, of all instruments of a
+    /// partition or of one instrument, all or none; they take the place of all that are filed if
+    /// `replaces` says so. No two may have one time. Returns the number of changes added, or else
+    /// cleared.
     ///
     /// # Errors
-    /// As [`Admin::define_instrument`]: nothing is filed or cleared then.
+    /// As [`Admin::define_instrument`]: nothing is filed or cleared then. More changes are
+    /// [`Reason::LimitReached`] before anything is sent.
     pub fn schedule_phases(
         &mut self,
         owner: ScheduleOwner,
@@ -310,6 +312,11 @@ impl Admin {
     ) -> Result<u64, ClientError> {
         let step = if replaces { ScheduleStep::Replace } else { ScheduleStep::Append };
         let count = u32::try_from(changes.len()).unwrap_or(u32::MAX);
+        if changes.len() > SCHEDULE_LIST_MAX {
+            let (request, reason) = ("SchedulePhases", Reason::LimitReached);
+            let subject = format!("{count} changes, at most {SCHEDULE_LIST_MAX} are filed at once");
+            return Err(ClientError::Refused { request, reason, subject });
+        }
         self.schedule(SchedulePhases { step: ScheduleStep::Begin, ..owner.schedule() })?;
         for (at, phase) in changes {
             let (at, phase, step) = (*at, *phase, ScheduleStep::Add);

@@ -207,7 +207,7 @@ pub enum ClientError {
         request: &'static str,
         /// The reason.
         reason: Reason,
-        /// The order or instrument named, as text; empty when there is none.
+        /// The order, instrument or limit named, as text; empty when there is none.
         subject: String,
     },
     /// The node, of before answers told it, did not say which phase the request reached.

@@ -5,6 +5,7 @@
 
 use weir_types::PartitionId;
 use weir_wire::Event;
+use weir_wire::reference::SCHEDULE_LIST_MAX;
 
 use crate::sweep::{firm_sweeps_max, looks_per_change, tick_visits_max};
 use crate::throttle::RATE_PERIOD;
@@ -24,8 +25,8 @@ const ORDERS_MAX: u32 = 1 << 20;
 pub(crate) const OUTCOMES_MAX: usize = 1024;
 /// The maximum number of scheduled phase changes.
 pub(crate) const SCHEDULE_MAX: usize = 1 << 16;
-/// The maximum number of changes of a list that is filed at once: more than a year of a calendar's.
-pub(crate) const LIST_MAX: usize = 1 << 12;
+/// The maximum number of changes of a list that is filed at once.
+pub(crate) const LIST_MAX: usize = SCHEDULE_LIST_MAX;
 /// The maximum number of due changes of its instrument's phase that a command makes: those of a
 /// calendar's day, so that a running node refuses no command for them. Each may look at all orders
 /// of the instrument.

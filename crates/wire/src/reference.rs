@@ -22,6 +22,10 @@ use crate::message::{Message, messages};
 /// In a definition's `fields`: it is complete, and refused if one with its identifier exists.
 pub const NEW: u32 = 1 << 31;
 
+/// The maximum number of changes of phase in a list that is filed at once: more than a year of a
+/// calendar's.
+pub const SCHEDULE_LIST_MAX: usize = 1 << 12;
+
 /// Returns the bit of a definition's field in its `fields`: one for the field with the schema's id
 /// 1, two for the next, and so on.
 ///
