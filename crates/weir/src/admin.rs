@@ -23,9 +23,9 @@ use weir_types::{
 };
 use weir_wire::Request;
 use weir_wire::order_entry::MassCancel;
-use weir_wire::reference::{ChangePhases, KillSwitch, SetPhase, Transfer};
+use weir_wire::reference::{ChangePhases, KillSwitch, SCHEDULE_LIST_MAX, SetPhase, Transfer};
 
-use super::calendar::{Calendar, parse_phase};
+use super::calendar::{Calendar, CalendarChange, database_release, parse_phase};
 use super::choices::{by_name, name_of};
 use super::endpoint::Login;
 use super::units::decimal;
@@ -176,7 +176,7 @@ struct CalendarArgs {
     /// Number of days to file.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=366))]
     days: u32,
-    /// The first of them; today when not given.
+    /// The first of them; today when not given, after the rest of a day that began yesterday.
     #[arg(long, value_name = "YYYY-MM-DD")]
     from: Option<Date>,
     /// Forget what is filed for the instruments before.
@@ -510,13 +510,33 @@ fn schedule(admin: &mut Admin, args: &AdminArgs, of: &ScheduleArgs) -> anyhow::R
     };
     let at = time_of(at)?;
     named.for_each(|owner| admin.file_phase(owner, at, phase))?;
-    Ok(told(&named.instruments, &[(at, phase)], false))
+    let line = format!("{}  {}", utc(at), phase_name(phase));
+    let json = serde_json::json!({ "at": utc(at), "at_ns": at.0, "phase": phase_name(phase) });
+    Ok(told(&named.instruments, vec![ChangeRow { line, json }], false))
 }
 
-fn told(instruments: &[InstrumentStatus], changes: &[(Nanos, Phase)], is_dry: bool) -> Outcome {
+/// A change of phase as it is printed.
+struct ChangeRow {
+    line: String,
+    json: serde_json::Value,
+}
+
+impl From<&CalendarChange> for ChangeRow {
+    fn from(change: &CalendarChange) -> ChangeRow {
+        let json = serde_json::json!({
+            "at": utc(change.at),
+            "at_ns": change.at.0,
+            "local": change.local(),
+            "day": change.day.to_string(),
+            "phase": phase_name(change.phase),
+        });
+        ChangeRow { line: change.to_string(), json }
+    }
+}
+
+fn told(instruments: &[InstrumentStatus], changes: Vec<ChangeRow>, is_dry: bool) -> Outcome {
     let symbols: Vec<_> = instruments.iter().map(|i| i.symbol.as_str()).collect();
-    let lines =
-        changes.iter().map(|(at, phase)| format!("  {}  {}\n", utc(*at), phase_name(*phase)));
+    let lines = changes.iter().map(|row| format!("  {}\n", row.line));
     let text = format!(
         "{} changes {} for {}\n{}",
         changes.len(),
@@ -524,12 +544,7 @@ fn told(instruments: &[InstrumentStatus], changes: &[(Nanos, Phase)], is_dry: bo
         symbols.join(", "),
         lines.collect::<String>()
     );
-    let rows: Vec<_> = changes
-        .iter()
-        .map(|(at, phase)| {
-            serde_json::json!({ "at": utc(*at), "at_ns": at.0, "phase": phase_name(*phase) })
-        })
-        .collect();
+    let rows: Vec<_> = changes.into_iter().map(|row| row.json).collect();
     let json = serde_json::json!({ "filed": !is_dry, "instruments": symbols, "changes": rows });
     Outcome::of(text.trim_end().to_owned(), json)
 }
@@ -539,25 +554,38 @@ fn file_calendar(
     args: &AdminArgs,
     of: &CalendarArgs,
 ) -> anyhow::Result<Outcome> {
-    let changes = changes_of(of)?;
+    let (calendar, changes) = changes_of(of)?;
     let named = many::named(args, &of.instruments, &admin.partitions())?;
     if !of.dry_run {
-        named.for_each(|owner| admin.schedule_phases(owner, &changes, of.replace).map(drop))?;
+        let list: Vec<_> = changes.iter().map(|change| (change.at, change.phase)).collect();
+        named.file(admin, &list, of.replace)?;
     }
-    Ok(told(&named.instruments, &changes, of.dry_run))
+    let rows = changes.iter().map(ChangeRow::from).collect();
+    let mut outcome = told(&named.instruments, rows, of.dry_run);
+    if let Some(zone) = calendar.timezone() {
+        let release = database_release();
+        outcome.text = format!("{}\nby {zone}, time zone database {release}", outcome.text);
+        outcome.json["timezone"] = zone.into();
+        outcome.json["timezone_database"] = release.into();
+    }
+    Ok(outcome)
 }
 
-/// Returns the changes of phase to file by a calendar, in order of time.
-fn changes_of(of: &CalendarArgs) -> anyhow::Result<Vec<(Nanos, Phase)>> {
+/// Returns a calendar and the changes of phase to file by it, in order of time.
+fn changes_of(of: &CalendarArgs) -> anyhow::Result<(Calendar, Vec<CalendarChange>)> {
     let path = of.file.display();
     let text = std::fs::read_to_string(&of.file).with_context(|| format!("calendar {path}"))?;
     let calendar = Calendar::parse(&text).with_context(|| format!("calendar {path}"))?;
-    let now = unix_time();
-    let first = of.from.unwrap_or_else(|| calendar.date_of(now));
-    let mut changes = calendar.changes(first, of.days);
     // The node takes only changes that are to come.
-    changes.retain(|(at, _)| *at > now);
-    Ok(changes)
+    let changes = calendar.changes_to_come(of.from, of.days, unix_time());
+    let changes = changes.with_context(|| format!("calendar {path}"))?;
+    let count = changes.len();
+    anyhow::ensure!(
+        !of.replace || count <= SCHEDULE_LIST_MAX,
+        "--replace: {count} changes, and at most {SCHEDULE_LIST_MAX} replace others: give fewer \
+         --days"
+    );
+    Ok((calendar, changes))
 }
 
 /// Returns the time that an option gives.

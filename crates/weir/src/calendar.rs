@@ -1,39 +1,69 @@
 //! A session calendar: on which days which phases begin when, as a file of TOML, and the changes
 //! of phase that it makes of a range of days.
 //!
-//! Pure: it reads no clock and sends nothing; `weir admin calendar` files its result. It knows no
-//! time zone's rules: an offset from UTC holds from a date on, and the file gives both.
+//! Times are local: of a zone of the time zone database, or at offsets from UTC that the file
+//! gives. A day belongs to the date on which it begins, may end on the following date, ends closed
+//! and before the next day begins. A time that its zone skips or repeats on a date is refused for
+//! that date.
+//!
+//! Pure: it reads no clock and sends nothing; `weir admin calendar` files its result.
+
+mod zone;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 use weir_client::status::{phase_name, phase_named};
-use weir_runtime::civil::{Date, TimeOfDay, UtcOffset};
+use weir_runtime::civil::{Date, TimeOfDay, UtcOffset, local, utc};
 use weir_types::{Nanos, Phase};
 
+use zone::Zone;
+pub use zone::database_release;
+
+/// The days for which the changes to come are checked, however few are asked for: a year has all
+/// times that a zone's clock skips or repeats.
+const CHECKED_DAYS: u32 = 366;
+
+/// Two offsets of a file differ by at most 28 hours, so that changes of these many days before a
+/// date, and of the date and the next day, may be out of order where another offset begins.
+const DAYS_BEFORE_OFFSET: u32 = 3;
+
 /// A calendar.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 pub struct Calendar {
-    /// The offset of local time from UTC.
-    utc_offset: UtcOffset,
-    /// The same from a date on, until the next such date.
-    #[serde(default)]
-    utc_offset_from: BTreeMap<String, UtcOffset>,
-    /// Days of the week with trading.
+    zone: Zone,
+    /// Days of the week on which a day of trading begins.
     days: Vec<Weekday>,
-    /// Dates without trading.
-    #[serde(default)]
+    /// Dates on which none begins.
     holidays: Vec<Date>,
     /// The phases of a day, in order of time.
     phase: Vec<PhaseAt>,
     /// Dates with phases of their own.
+    special: Vec<Special>,
+}
+
+/// A calendar as its file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CalendarFile {
+    /// The name of the zone of all times.
+    timezone: Option<String>,
+    /// The offset of local time from UTC, in place of a zone.
+    utc_offset: Option<UtcOffset>,
+    /// The same from a date on, until the next such date.
+    #[serde(default)]
+    utc_offset_from: BTreeMap<String, UtcOffset>,
+    days: Vec<Weekday>,
+    #[serde(default)]
+    holidays: Vec<Date>,
+    phase: Vec<PhaseAt>,
     #[serde(default)]
     special: Vec<Special>,
-    /// `utc_offset_from` by date; made of it when the file is read.
-    #[serde(skip)]
-    offsets: BTreeMap<Date, UtcOffset>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -48,12 +78,52 @@ enum Weekday {
     Sun,
 }
 
+/// The days of the week, by [`Date::weekday`].
+const WEEK: [Weekday; 7] = {
+    use Weekday::{Fri, Mon, Sat, Sun, Thu, Tue, Wed};
+    [Mon, Tue, Wed, Thu, Fri, Sat, Sun]
+};
+
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PhaseAt {
-    at: TimeOfDay,
+    at: DayTime,
     #[serde(rename = "name")]
     phase: PhaseName,
+}
+
+/// A time of a day of trading: on the date on which the day begins, `17:00`, or on the following
+/// date, `+1 16:00`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+struct DayTime {
+    /// 0 or 1.
+    days_later: u32,
+    time: TimeOfDay,
+}
+
+impl TryFrom<String> for DayTime {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<DayTime, String> {
+        let (days_later, time) = match text.strip_prefix("+1 ") {
+            Some(time) => (1, time),
+            None => (0, text.as_str()),
+        };
+        let time = time.parse::<TimeOfDay>().map_err(|_| {
+            format!("{text:?} is no time: want HH:MM or HH:MM:SS, on the following date +1 HH:MM")
+        })?;
+        Ok(DayTime { days_later, time })
+    }
+}
+
+impl fmt::Display for DayTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.days_later > 0 {
+            write!(f, "+{} ", self.days_later)?;
+        }
+        write!(f, "{}", self.time)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -86,6 +156,33 @@ struct Special {
     phase: Vec<PhaseAt>,
 }
 
+/// A change of phase that a calendar makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CalendarChange {
+    /// The date on which its day begins, which may be the one before its own.
+    pub day: Date,
+    /// The moment of the change.
+    pub at: Nanos,
+    /// The offset of local time at that moment.
+    pub offset: UtcOffset,
+    /// The phase from then on.
+    pub phase: Phase,
+}
+
+impl CalendarChange {
+    /// Returns the local time of the change, with its offset from UTC.
+    #[must_use]
+    pub fn local(&self) -> String {
+        local(self.at, self.offset)
+    }
+}
+
+impl fmt::Display for CalendarChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}  {}  {}", self.local(), utc(self.at), phase_name(self.phase))
+    }
+}
+
 /// True for a change that `docs/matching.md` lets an instrument make.
 fn is_legal(from: Phase, to: Phase) -> bool {
     use Phase::{Closed, ClosingCall, Continuous, Halted, OpeningCall, VolatilityCall};
@@ -98,13 +195,16 @@ fn is_legal(from: Phase, to: Phase) -> bool {
     }
 }
 
-/// A day begins closed; each of its phases must be allowed after the one before it, and the last
-/// must be closed, so that the next day begins so too.
+/// A day begins closed and on its own date; each of its phases must be allowed after the one before
+/// it, and the last must be closed, so that the next day begins so too.
 fn check_day(key: &str, steps: &[PhaseAt]) -> anyhow::Result<()> {
     let mut phase = Phase::Closed;
-    let mut before: Option<TimeOfDay> = None;
+    let mut before: Option<DayTime> = None;
     for (index, step) in steps.iter().enumerate() {
         let (from, to) = (phase_name(phase), phase_name(step.phase.0));
+        if index == 0 && step.at.days_later > 0 {
+            bail!("{key}[0].at: {}: a day begins on its own date", step.at);
+        }
         if before.is_some_and(|before| before >= step.at) {
             bail!("{key}[{index}].at: {} is not after the phase before it", step.at);
         }
@@ -122,17 +222,62 @@ fn check_day(key: &str, steps: &[PhaseAt]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The phases of a date.
+#[derive(Clone, Copy)]
+struct DayPhases<'a> {
+    /// The place of the special day that they are of; `None` for those of each day.
+    special: Option<usize>,
+    steps: &'a [PhaseAt],
+}
+
+impl DayPhases<'_> {
+    fn key(&self) -> String {
+        match self.special {
+            Some(index) => format!("special[{index}].phase"),
+            None => "phase".to_owned(),
+        }
+    }
+
+    /// Refuses a day that is not over when the next one begins.
+    fn check_end(&self, next: DayPhases<'_>) -> anyhow::Result<()> {
+        let Some(first) = next.steps.first() else { return Ok(()) };
+        let is_late = |step: &PhaseAt| step.at.days_later > 0 && step.at.time >= first.at.time;
+        let Some(index) = self.steps.iter().position(is_late) else { return Ok(()) };
+        let (key, at, first) = (self.key(), self.steps[index].at, first.at);
+        bail!("{key}[{index}].at: {at} is not before {first}, when the next day begins");
+    }
+}
+
+impl CalendarFile {
+    /// Returns the relation of local time to UTC, which is given by one of two keys.
+    fn zone(&self) -> anyhow::Result<Zone> {
+        let mut from = BTreeMap::new();
+        for (date, offset) in &self.utc_offset_from {
+            let date: Date = date.parse().map_err(anyhow::Error::msg).context("utc_offset_from")?;
+            from.insert(date, *offset);
+        }
+        match (&self.timezone, self.utc_offset) {
+            (Some(name), None) => {
+                ensure!(from.is_empty(), "utc_offset_from: the timezone has offsets of its own");
+                Zone::named(name).map_err(anyhow::Error::msg).context("timezone")
+            }
+            (None, Some(first)) => Ok(Zone::ByHand { first, from }),
+            (Some(_), Some(_)) => bail!("utc_offset: give either it or timezone, not both"),
+            (None, None) => bail!("timezone: give it, or utc_offset"),
+        }
+    }
+}
+
 impl Calendar {
     /// A calendar from the text of its file.
     ///
     /// # Errors
-    /// What is wrong, with its line or its key.
+    /// The fault, with its line or its key.
     pub fn parse(text: &str) -> anyhow::Result<Calendar> {
-        let mut calendar: Calendar = toml::from_str(text)?;
-        for (date, offset) in &calendar.utc_offset_from {
-            let date: Date = date.parse().map_err(anyhow::Error::msg).context("utc_offset_from")?;
-            calendar.offsets.insert(date, *offset);
-        }
+        let file: CalendarFile = toml::from_str(text)?;
+        let zone = file.zone()?;
+        let CalendarFile { days, holidays, phase, special, .. } = file;
+        let calendar = Calendar { zone, days, holidays, phase, special };
         check_day("phase", &calendar.phase)?;
         for (index, special) in calendar.special.iter().enumerate() {
             check_day(&format!("special[{index}].phase"), &special.phase)?;
@@ -143,152 +288,115 @@ impl Calendar {
                 bail!("special[{index}].date: {} is a holiday", special.date);
             }
         }
+        calendar.check_ends()?;
+        calendar.check_dates()?;
         Ok(calendar)
     }
 
-    /// The offset of local time from UTC on a date.
+    /// Refuses days that overlap by their local times.
+    fn check_ends(&self) -> anyhow::Result<()> {
+        let each = DayPhases { special: None, steps: &self.phase };
+        let mut pairs = WEEK.iter().zip(WEEK.iter().cycle().skip(1));
+        let pair = pairs.find(|(day, next)| self.days.contains(day) && self.days.contains(next));
+        if let Some((day, next)) = pair {
+            let dates = || format!("{day:?} and {next:?}").to_lowercase();
+            each.check_end(each).with_context(dates)?;
+        }
+        for special in &self.special {
+            for date in [special.date.minus(1), special.date] {
+                let next = date.plus(1);
+                let dates = || format!("{date} and {next}");
+                self.phases_on(date).check_end(self.phases_on(next)).with_context(dates)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses faults on the dates that the file names.
+    fn check_dates(&self) -> anyhow::Result<()> {
+        for special in &self.special {
+            self.changes(special.date, 1)?;
+        }
+        for date in self.zone.dates_by_hand() {
+            self.changes(date.minus(DAYS_BEFORE_OFFSET), DAYS_BEFORE_OFFSET + 2)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the zone's name; `None` for a calendar with offsets.
     #[must_use]
-    pub fn offset_on(&self, date: Date) -> UtcOffset {
-        self.offsets.range(..=date).next_back().map_or(self.utc_offset, |(_, offset)| *offset)
+    pub fn timezone(&self) -> Option<&str> {
+        self.zone.name()
     }
 
     /// The date of a moment here.
     #[must_use]
     pub fn date_of(&self, moment: Nanos) -> Date {
-        let date = Date::at(moment, self.utc_offset);
-        Date::at(moment, self.offset_on(date))
+        Date::at(moment, self.zone.offset_at(moment))
     }
 
     /// The changes of phase of `day_count` days from `first` on, in order of time.
-    #[must_use]
-    pub fn changes(&self, first: Date, day_count: u32) -> Vec<(Nanos, Phase)> {
-        let dates = (0..day_count).map(|count| first.plus(count));
-        let of_date = |date: Date| {
-            let offset = self.offset_on(date);
-            let steps = self.steps_on(date).iter();
-            steps.filter_map(move |step| Some((date.moment(step.at, offset)?, step.phase.0)))
-        };
-        dates.flat_map(of_date).collect()
-    }
-
-    fn steps_on(&self, date: Date) -> &[PhaseAt] {
-        const WEEK: [Weekday; 7] = {
-            use Weekday::{Fri, Mon, Sat, Sun, Thu, Tue, Wed};
-            [Mon, Tue, Wed, Thu, Fri, Sat, Sun]
-        };
-        if let Some(special) = self.special.iter().find(|special| special.date == date) {
-            return &special.phase;
-        }
-        let is_open = self.days.contains(&WEEK[date.weekday()]) && !self.holidays.contains(&date);
-        if is_open { &self.phase } else { &[] }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use weir_client::status::phase_named;
-
-    use super::*;
-    use weir_runtime::civil::{parse_moment, utc};
-
-    const WEEK: &str = r#"
-        utc_offset = "+01:00"
-        days = ["mon", "tue", "wed", "thu", "fri"]
-        holidays = ["2026-12-25", "2027-01-01"]
-        utc_offset_from = { "2027-03-28" = "+02:00" }
-        phase = [
-            { at = "08:50", name = "opening-call" },
-            { at = "09:00", name = "continuous" },
-            { at = "17:30", name = "closing-call" },
-            { at = "17:35:30", name = "closed" },
-        ]
-        [[special]]
-        date = "2026-12-24"
-        phase = [{ at = "09:00", name = "continuous" }, { at = "14:00", name = "closed" }]
-    "#;
-
-    fn day(text: &str) -> Date {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn a_day_has_its_phases_at_their_local_times() {
-        let calendar = Calendar::parse(WEEK).unwrap();
-        let changes = calendar.changes(day("2026-11-23"), 1);
-        let told: Vec<_> = changes.iter().map(|(at, phase)| (utc(*at), *phase)).collect();
-        let want = [
-            ("2026-11-23T07:50:00Z", Phase::OpeningCall),
-            ("2026-11-23T08:00:00Z", Phase::Continuous),
-            ("2026-11-23T16:30:00Z", Phase::ClosingCall),
-            ("2026-11-23T16:35:30Z", Phase::Closed),
-        ];
-        assert_eq!(told, want.map(|(at, phase)| (at.to_owned(), phase)));
-    }
-
-    #[test]
-    fn holidays_weekends_special_days_and_summer_time_are_kept() {
-        let calendar = Calendar::parse(WEEK).unwrap();
-        let cases = [("2026-12-24", 2), ("2026-12-25", 0), ("2026-12-26", 0), ("2026-12-28", 4)];
-        for (date, count) in cases {
-            assert_eq!(calendar.changes(day(date), 1).len(), count, "{date}");
-        }
-        let summer = calendar.changes(day("2027-03-29"), 1)[1].0;
-        assert_eq!(utc(summer), "2027-03-29T07:00:00Z");
-        let late = parse_moment("2026-11-22T23:30:00Z", Nanos(0)).unwrap();
-        assert_eq!(calendar.date_of(late), day("2026-11-23"));
-    }
-
-    proptest! {
-        #[test]
-        fn changes_ascend_and_ranges_add_up(
-            start in 0u32..30_000, first in 0u32..60, second in 0u32..60,
-        ) {
-            let calendar = Calendar::parse(WEEK).unwrap();
-            let start = day("1970-01-02").plus(start);
-            let whole = calendar.changes(start, first + second);
-            prop_assert!(whole.windows(2).all(|pair| pair[0].0 < pair[1].0));
-            let mut parts = calendar.changes(start, first);
-            parts.extend(calendar.changes(start.plus(first), second));
-            prop_assert_eq!(&whole, &parts);
-            // Each day that has changes ends closed, on a day that trades.
-            for (at, phase) in whole {
-                let date = calendar.date_of(at);
-                prop_assert!(date >= start && date < start.plus(first + second));
-                prop_assert!(date.weekday() < 5 || date == day("2026-12-24"));
-                prop_assert!(!calendar.holidays.contains(&date));
-                let last = calendar.changes(date, 1).last().copied();
-                prop_assert_eq!(last.map(|last| last.1), Some(Phase::Closed));
-                prop_assert!(phase_named(phase_name(phase)) == Some(phase));
+    ///
+    /// # Errors
+    /// A time that the zone skips or repeats on its date, or that an offset puts before the change
+    /// in front of it, with its key.
+    pub fn changes(&self, first: Date, day_count: u32) -> anyhow::Result<Vec<CalendarChange>> {
+        let mut changes: Vec<CalendarChange> = Vec::new();
+        for day in (0..day_count).map(|count| first.plus(count)) {
+            let phases = self.phases_on(day);
+            for (index, step) in phases.steps.iter().enumerate() {
+                let place = || format!("{}[{index}].at on {day}", phases.key());
+                let Some(change) = self.change(day, *step).with_context(place)? else { continue };
+                let before = changes.last().filter(|before| before.at >= change.at);
+                if let Some(before) = before {
+                    let (late, early) = (before.local(), change.local());
+                    bail!("{}: {early} is not after {late}, the change before it", place());
+                }
+                changes.push(change);
             }
         }
+        Ok(changes)
     }
 
-    #[test]
-    fn what_is_wrong_is_named_by_line_or_key() {
-        let cases = [
-            ("\"mon\"", "\"monday\"", "line 3"),
-            ("\"+01:00\"", "\"CET\"", "line 2"),
-            ("2026-12-25", "2026-13-25", "line 4"),
-            ("2027-03-28", "soon", "utc_offset_from"),
-            ("\"08:50\"", "\"8:50\"", "line 7"),
-            ("\"opening-call\"", "\"opening\"", "want closed, continuous"),
-            ("\"08:50\"", "\"09:30\"", "phase[1].at"),
-            ("\"closing-call\"", "\"opening-call\"", "phase[2].name"),
-            (
-                "\"17:35:30\", name = \"closed\"",
-                "\"17:35:30\", name = \"halted\"",
-                "phase: the day",
-            ),
-            ("\"2026-12-24\"", "\"2026-12-25\"", "special[0].date"),
-            ("\"14:00\"", "\"08:00\"", "special[0].phase[1].at"),
-            ("days", "dayz", "dayz"),
-        ];
-        for (good, bad, named) in cases {
-            let text = WEEK.replacen(good, bad, 1);
-            assert_ne!(text, WEEK, "{good}");
-            let error = format!("{:#}", Calendar::parse(&text).unwrap_err());
-            assert!(error.contains(named), "{bad}: {error}");
+    /// Returns a day's change of phase; `None` for one before 1970.
+    fn change(&self, day: Date, step: PhaseAt) -> anyhow::Result<Option<CalendarChange>> {
+        let date = day.plus(step.at.days_later);
+        let offset = self.zone.offset_of(date, step.at.time).map_err(|fault| {
+            anyhow::anyhow!(
+                "{fault}: write another time, for this day alone in a [[special]] with date = \
+                 \"{day}\""
+            )
+        })?;
+        let at = date.moment(step.at.time, offset);
+        Ok(at.map(|at| CalendarChange { day, at, offset, phase: step.phase.0 }))
+    }
+
+    /// Returns the changes after `now` of `day_count` days from `first` on, in order of time.
+    /// Without `first` these are the days from today on, and the day that began yesterday, which
+    /// may not be over.
+    ///
+    /// # Errors
+    /// As [`Calendar::changes`], within a year from `first` on, so that a fault is found long
+    /// before its date.
+    pub fn changes_to_come(
+        &self,
+        first: Option<Date>,
+        day_count: u32,
+        now: Nanos,
+    ) -> anyhow::Result<Vec<CalendarChange>> {
+        let today = self.date_of(now);
+        let end = first.unwrap_or(today).plus(day_count);
+        let first = first.unwrap_or(today.minus(1));
+        let mut changes = self.changes(first, CHECKED_DAYS.max(day_count + 1))?;
+        changes.retain(|change| change.day < end && change.at > now);
+        Ok(changes)
+    }
+
+    fn phases_on(&self, date: Date) -> DayPhases<'_> {
+        if let Some(index) = self.special.iter().position(|special| special.date == date) {
+            return DayPhases { special: Some(index), steps: &self.special[index].phase };
         }
+        let is_open = self.days.contains(&WEEK[date.weekday()]) && !self.holidays.contains(&date);
+        DayPhases { special: None, steps: if is_open { &self.phase } else { &[] } }
     }
 }

@@ -121,10 +121,10 @@ fn replaced(args: &AdminArgs, of: &CalendarArgs) -> anyhow::Result<Option<String
     if !of.replace || of.dry_run || plant::is(Plant::ReplaceUnasked) {
         return Ok(None);
     }
-    let changes = super::changes_of(of)?;
-    let filed = match (&changes[..], changes.last()) {
-        ([(first, _), ..], Some((last, _))) => {
-            let (first, last) = (utc(*first), utc(*last));
+    let (_, changes) = super::changes_of(of)?;
+    let filed = match (changes.first(), changes.last()) {
+        (Some(first), Some(last)) => {
+            let (first, last) = (utc(first.at), utc(last.at));
             format!("files {} for each, from {first} to {last}", changes.len())
         }
         _ => "files none".to_owned(),

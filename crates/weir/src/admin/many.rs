@@ -5,8 +5,8 @@ use anyhow::Context;
 use weir_client::admin::{PhasesChanged, ScheduleOwner};
 use weir_client::status::{InstrumentStatus, phase_name};
 use weir_client::{Admin, ClientError};
-use weir_types::{GroupId, InstrumentId, PartitionId, Phase, RequestNo, SessionId, Switch};
-use weir_wire::reference::ChangePhases;
+use weir_types::{GroupId, InstrumentId, Nanos, PartitionId, Phase, RequestNo, SessionId, Switch};
+use weir_wire::reference::{ChangePhases, SCHEDULE_LIST_MAX};
 
 use super::{AdminArgs, Outcome, with_name};
 
@@ -79,15 +79,50 @@ impl Named {
         &self,
         mut ask: impl FnMut(ScheduleOwner) -> Result<(), ClientError>,
     ) -> anyhow::Result<()> {
-        for (at, (words, owner)) in self.owners.iter().enumerate() {
-            ask(*owner).map_err(|error| with_name(error.into())).with_context(|| {
-                let done: Vec<_> = self.owners[..at].iter().map(|(words, _)| &words[..]).collect();
-                if done.is_empty() {
-                    format!("{words}; nothing was changed")
-                } else {
-                    format!("{words}; done for {}", done.join(", "))
-                }
-            })?;
+        self.in_parts(1, |owner, _| ask(owner))
+    }
+
+    /// Files changes for each owner, in as many lists as they need: one takes the place of all that
+    /// is filed if `replaces` says so.
+    ///
+    /// # Panics
+    /// When more than [`SCHEDULE_LIST_MAX`] replace others: the second list would replace the
+    /// first.
+    pub(super) fn file(
+        &self,
+        admin: &mut Admin,
+        changes: &[(Nanos, Phase)],
+        replaces: bool,
+    ) -> anyhow::Result<()> {
+        // Without a change there is one list too, which takes the place of others.
+        let count = changes.len().div_ceil(SCHEDULE_LIST_MAX).max(1);
+        assert!(count == 1 || !replaces, "{} changes replace others", changes.len());
+        self.in_parts(count, |owner, part| {
+            let list = changes.chunks(SCHEDULE_LIST_MAX).nth(part).unwrap_or_default();
+            admin.schedule_phases(owner, list, replaces).map(drop)
+        })
+    }
+
+    /// Asks for each of `count` parts of each owner, as [`Named::for_each`].
+    fn in_parts(
+        &self,
+        count: usize,
+        mut ask: impl FnMut(ScheduleOwner, usize) -> Result<(), ClientError>,
+    ) -> anyhow::Result<()> {
+        let mut done: Vec<String> = Vec::new();
+        for (words, owner) in &self.owners {
+            for part in 0..count {
+                let words = match count {
+                    1 => words.clone(),
+                    _ => format!("{words} (part {} of {count})", part + 1),
+                };
+                let asked = ask(*owner, part).map_err(|error| with_name(error.into()));
+                asked.with_context(|| match done.as_slice() {
+                    [] => format!("{words}; nothing was changed"),
+                    done => format!("{words}; done for {}", done.join(", ")),
+                })?;
+                done.push(words);
+            }
         }
         Ok(())
     }
@@ -147,6 +182,41 @@ pub(super) fn change(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_says_which_lists_were_filed_before_it() {
+        let owner = |id| ScheduleOwner {
+            partition_id: PartitionId(1),
+            group_id: GroupId::NONE,
+            instrument_id: InstrumentId(id),
+        };
+        let owners = vec![("A".to_owned(), owner(1)), ("B".to_owned(), owner(2))];
+        let named = Named { instruments: Vec::new(), owners };
+        let closed = "the node closed the connection";
+        for (count, good, want) in [
+            (1, 0, format!("A; nothing was changed: {closed}")),
+            (1, 1, format!("B; done for A: {closed}")),
+            (2, 0, format!("A (part 1 of 2); nothing was changed: {closed}")),
+            (2, 1, format!("A (part 2 of 2); done for A (part 1 of 2): {closed}")),
+            (
+                2,
+                3,
+                format!(
+                    "B (part 2 of 2); done for A (part 1 of 2), A (part 2 of 2), B (part 1 of 2): \
+                     {closed}"
+                ),
+            ),
+        ] {
+            let mut asked = Vec::new();
+            let error = named.in_parts(count, |owner, part| {
+                asked.push((owner.instrument_id.0 as usize, part));
+                if asked.len() > good { Err(ClientError::Closed) } else { Ok(()) }
+            });
+            assert_eq!(format!("{:#}", error.unwrap_err()), want);
+            let all: Vec<_> = (0..=good).map(|at| (1 + at / count, at % count)).collect();
+            assert_eq!(asked, all);
+        }
+    }
 
     #[test]
     fn a_name_is_a_group_or_an_instruments() {

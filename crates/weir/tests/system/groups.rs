@@ -3,7 +3,9 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use weir_types::Reason;
+use weir_client::ClientError;
+use weir_client::admin::ScheduleOwner;
+use weir_types::{GroupId, InstrumentId, Nanos, Phase, Reason};
 
 use crate::support::trader::Trader;
 use crate::support::{ALICE, Home, Node, OPERATOR, TRADING, open_market, until};
@@ -111,4 +113,44 @@ fn a_calendar_belongs_to_its_group_and_is_replaced_whole() {
     node.partition_when(TRADING, |row| row["filed_changes"] == 6);
     assert_eq!(admin(&node, &["schedule", "group:7", "--clear"])["cleared"], 4);
     assert_eq!(admin(&node, &["schedule", "all", "--clear"])["cleared"], 2);
+}
+
+/// The node refused the 4,097th change of a calendar, without a word of the limit.
+#[test]
+fn a_calendar_of_more_changes_than_a_list_holds_is_filed_in_parts_and_replaces_nothing() {
+    let (home, node) = market();
+    let file = home.path("calendar.toml");
+    let opening = |hour: u32| format!("{{ at = '{hour:02}:00', name = 'continuous' }}");
+    let close = |hour: u32| format!("{{ at = '{hour:02}:30', name = 'closed' }}");
+    let phases: Vec<_> = (8..14).flat_map(|hour| [opening(hour), close(hour)]).collect();
+    let calendar = format!(
+        "utc_offset = 'Z'\n\
+         days = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun']\n\
+         phase = [{}]\n",
+        phases.join(", ")
+    );
+    std::fs::write(&file, calendar).unwrap();
+    let file = file.to_str().unwrap();
+    let year = ["calendar", file, "--from", "2100-01-01", "--days", "366"];
+    let filed = admin(&node, &year);
+    assert_eq!(filed["changes"].as_array().unwrap().len(), 4_392);
+    node.partition_when(TRADING, |row| row["filed_changes"] == 4_392);
+    // Each change is there once, whichever part it was in.
+    admin(&node, &year);
+    let said = refused(&node, &[&year[..], &["--replace"]].concat());
+    let want = "--replace: 4392 changes, and at most 4096 replace others: give fewer --days";
+    assert!(said.contains(want), "{said}");
+    node.partition_when(TRADING, |row| row["filed_changes"] == 4_392);
+    let replace = [&year[..4], &["--days", "1", "--replace"]].concat();
+    admin(&node, &replace);
+    node.partition_when(TRADING, |row| row["filed_changes"] == 12);
+
+    let (group_id, instrument_id) = (GroupId(7), InstrumentId::NONE);
+    let owner = ScheduleOwner { partition_id: TRADING, group_id, instrument_id };
+    let at = |count: u64| (Nanos(4_200_000_000_000_000_000 + count), Phase::Closed);
+    let changes: Vec<_> = (0..4_097).map(at).collect();
+    let error = node.admin().schedule_phases(owner, &changes, false).unwrap_err();
+    let ClientError::Refused { reason, subject, .. } = &error else { panic!("{error}") };
+    assert_eq!(*reason, Reason::LimitReached);
+    assert_eq!(subject, "4097 changes, at most 4096 are filed at once");
 }

@@ -258,6 +258,34 @@ fn a_calendar_is_filed_from_its_file_and_forgotten_by_a_word() {
     assert_eq!(weir(&node, &["admin", "--yes", "schedule", "all", "--clear"])["cleared"], 6);
 }
 
+/// Offsets were written by hand, and nothing showed the local time of what would be filed.
+#[test]
+fn a_calendar_of_a_zone_prints_local_time_and_utc_of_each_change() {
+    let (home, node) = market();
+    let file = home.path("calendar.toml");
+    let calendar = r#"
+        timezone = "America/Chicago"
+        days = ["sun", "mon", "tue", "wed", "thu"]
+        phase = [{ at = "17:00", name = "continuous" }, { at = "+1 16:00", name = "closed" }]
+    "#;
+    std::fs::write(&file, calendar).unwrap();
+    let file = file.to_str().unwrap();
+    // From a Thursday on, over the end of daylight saving time.
+    let words = ["admin", "calendar", file, "--days", "4", "--from", "2100-11-04"];
+    let told = weir(&node, &[&words[..], &["--dry-run"]].concat());
+    assert_eq!((&told["filed"], &told["timezone"]), (&false.into(), &"America/Chicago".into()));
+    assert!(told["timezone_database"].as_str().unwrap().starts_with("20"), "{told}");
+    let rows: Vec<_> = told["changes"].as_array().unwrap().iter().collect();
+    let row = |index: usize| ["day", "local", "at"].map(|key| rows[index][key].as_str().unwrap());
+    assert_eq!(rows.len(), 4);
+    assert_eq!(row(0), ["2100-11-04", "2100-11-04T17:00:00-05:00", "2100-11-04T22:00:00Z"]);
+    assert_eq!(row(1), ["2100-11-04", "2100-11-05T16:00:00-05:00", "2100-11-05T21:00:00Z"]);
+    assert_eq!(row(2), ["2100-11-07", "2100-11-07T17:00:00-06:00", "2100-11-07T23:00:00Z"]);
+    assert_eq!(row(3), ["2100-11-07", "2100-11-08T16:00:00-06:00", "2100-11-08T22:00:00Z"]);
+    assert_eq!(weir(&node, &words)["filed"], true);
+    assert_eq!(weir(&node, &["admin", "--yes", "schedule", "all", "--clear"])["cleared"], 4);
+}
+
 fn busted(trader: &mut Trader) -> TradeBusted {
     trader.next("a bust", |event| match event {
         SessionEvent::TradeBusted(bust) => Some(*bust),
