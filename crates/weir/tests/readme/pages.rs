@@ -1,7 +1,7 @@
 //! The `sh` blocks of the pages below `docs`, run as README's section is.
 //!
 //! The commands of a page work in order, on one node, in a directory with the files that the page
-//! speaks of: `weir.toml` and `calendar.toml` are blocks of the page itself, `day.pcap.gz` is a
+//! speaks of: `weir.toml` and the calendars are blocks of the page itself, `day.pcap.gz` is a
 //! capture made here.
 
 use std::path::{Path, PathBuf};
@@ -18,6 +18,13 @@ const RUN: [(&str, u16); 4] = [
     ("docs/market.md", 2),
     ("docs/feeds.md", 3),
     ("docs/protocols/web.md", 4),
+];
+
+/// The calendars of the operators' page: the names that its commands use, and the first lines.
+pub const CALENDARS: [(&str, &str); 3] = [
+    ("calendar.toml", "timezone = \"Europe/Berlin\""),
+    ("offsets.toml", "utc_offset = "),
+    ("overnight.toml", "timezone = \"America/Chicago\""),
 ];
 
 /// Commands of a checkout and not of an installed program, and what runs them.
@@ -48,7 +55,7 @@ fn moved(text: &str, base: u16) -> String {
 }
 
 /// Returns the page's block of configuration that begins with this line.
-fn configuration(path: &str, first: &str) -> String {
+pub fn configuration(path: &str, first: &str) -> String {
     let page = std::fs::read_to_string(root().join(path)).unwrap();
     let mut found = blocks(&page, "toml").into_iter().filter(|block| block.starts_with(first));
     found.next().expect(first).to_owned()
@@ -70,8 +77,10 @@ fn commands_of_the_operators_page_work_as_printed() {
         let here = "listen = \"127.0.0.1:7001\"\nhttp = \"127.0.0.1:7080\"\n";
         let text = format!("{here}{}", ingest.replace("10.0.0.1", "127.0.0.1"));
         std::fs::write(dir.join("weir.toml"), moved(&text, base)).unwrap();
-        let calendar = configuration("docs/operations.md", "utc_offset");
-        std::fs::write(dir.join("calendar.toml"), calendar).unwrap();
+        for (name, first) in CALENDARS {
+            let calendar = configuration("docs/operations.md", first);
+            std::fs::write(dir.join(name), calendar).unwrap();
+        }
     });
 }
 
