@@ -6,11 +6,14 @@
 //! partitions import a definition a moment after the control log accepted it, so requests that a
 //! partition refused for an unknown definition are repeated for a while. The gateway knows the
 //! control log, so its refusals are final.
+//!
+//! A request that is refused changed nothing. After any other error, of time or of the connection,
+//! the request may be in the log and be carried out.
 
 use std::time::Duration;
 
 use weir_types::{
-    GroupId, InstrumentId, MatchId, Nanos, PartitionId, Phase, Price, Reason, RequestNo,
+    GroupId, InstrumentId, MatchId, Nanos, PartitionId, Phase, Position, Price, Reason, RequestNo,
     ScheduleStep, SessionId, Switch,
 };
 use weir_wire::Request;
@@ -70,13 +73,17 @@ impl ScheduleOwner {
     }
 }
 
-/// The instruments that a change of many reached.
+/// The outcome of a change of many instruments in a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhasesChanged {
-    /// Those whose phase changed.
+    /// Instruments whose phase changed.
     pub changed: u64,
-    /// Those for which the change would have been refused.
+    /// Instruments for which the change would have been refused: they are as they were.
     pub skipped: u64,
+    /// Orders that the changes ended.
+    pub ended: u64,
+    /// The position in the partition's log by which the change was made in all of them.
+    pub position: Position,
 }
 
 enum Answer {
@@ -88,7 +95,9 @@ enum Answer {
 }
 
 impl Admin {
-    /// Connects and opens the operator's session; `timeout` applies to each answer.
+    /// Connects and opens the operator's session; `timeout` applies to each answer. Requests that
+    /// the node carries out in parts (a change of many instruments, a mass cancel, a kill switch
+    /// that cancels) are waited for as long as the connection lives.
     ///
     /// # Errors
     /// As [`Client::log_on`].
@@ -254,11 +263,16 @@ impl Admin {
     /// changed and others not.
     ///
     /// # Errors
-    /// As [`Admin::define_instrument`]: nothing is changed then.
+    /// [`ClientError::Refused`]: nothing is changed then. Those of the connection, behind which the
+    /// change may have been made.
     pub fn change_phases(&mut self, change: ChangePhases) -> Result<PhasesChanged, ClientError> {
         let done = self.ask(change.partition_id, Request::ChangePhases(change))?;
-        let (changed, skipped) = (done.changed_count.into(), done.skipped_count.into());
-        Ok(PhasesChanged { changed, skipped })
+        Ok(PhasesChanged {
+            changed: done.changed_count.into(),
+            skipped: done.skipped_count.into(),
+            ended: done.affected_count,
+            position: done.position,
+        })
     }
 
     /// Schedules a change of phase at log time `at`; replaces one scheduled for the same time.
@@ -302,8 +316,9 @@ impl Admin {
     /// cleared.
     ///
     /// # Errors
-    /// As [`Admin::define_instrument`]: nothing is filed or cleared then. More changes are
-    /// [`Reason::LimitReached`] before anything is sent.
+    /// As [`Admin::define_instrument`]. Nothing is filed or cleared behind
+    /// [`ClientError::Refused`]; behind the others the changes may have been filed.
+    /// More changes than a list holds are [`Reason::LimitReached`] before anything is sent.
     pub fn schedule_phases(
         &mut self,
         owner: ScheduleOwner,
@@ -325,7 +340,8 @@ impl Admin {
         self.schedule(SchedulePhases { step, count, ..owner.schedule() })
     }
 
-    /// Files a change of phase at log time `at`; replaces one of the same owner and time.
+    /// Files a change of phase at log time `at`; replaces one of the same owner and time. That of
+    /// an instrument goes by the request that older nodes know too.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
@@ -335,16 +351,24 @@ impl Admin {
         at: Nanos,
         phase: Phase,
     ) -> Result<(), ClientError> {
+        // Of that request time zero clears the schedule.
+        if !owner.instrument_id.is_none() && at != Nanos(0) {
+            return self.schedule_phase(owner.partition_id, owner.instrument_id, at, phase);
+        }
         let step = ScheduleStep::File;
         self.schedule(SchedulePhases { at, phase, step, ..owner.schedule() }).map(drop)
     }
 
     /// Clears the filed changes of a group, of an instrument, or of all instruments of a partition
-    /// and all its groups; returns their number.
+    /// and all its groups; returns their number. Those of an instrument are its own: those of its
+    /// group and of all instruments stay.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
     pub fn clear_schedules(&mut self, owner: ScheduleOwner) -> Result<u64, ClientError> {
+        if !owner.instrument_id.is_none() {
+            return self.clear_schedule(owner.partition_id, owner.instrument_id);
+        }
         self.schedule(SchedulePhases { step: ScheduleStep::Clear, ..owner.schedule() })
     }
 
@@ -449,9 +473,11 @@ impl Admin {
         else {
             return Err(ClientError::NotOpen(self.session_id));
         };
+        let is_limited = !is_done_in_parts(&request);
         let mut answer = None;
         while answer.is_none() {
-            let left = self.timeout.saturating_sub(Duration::from_nanos(clock.now().since(now).0));
+            let waited = if is_limited { clock.now().since(now) } else { Nanos(0) };
+            let left = self.timeout.saturating_sub(Duration::from_nanos(waited.0));
             if left.is_zero() {
                 let waiting_for = request.name();
                 return Err(ClientError::Timeout { waiting_for, timeout: self.timeout });
@@ -471,6 +497,17 @@ impl Admin {
     /// Those of the connection.
     pub fn close(self) -> Result<(), ClientError> {
         self.client.log_out(self.timeout)
+    }
+}
+
+/// Returns true for a request that is answered when the last of its parts is done: their number,
+/// and so the time that they take, has no limit. The loss of a node that went silent is told by
+/// heartbeats.
+fn is_done_in_parts(request: &Request) -> bool {
+    match request {
+        Request::ChangePhases(_) | Request::MassCancel(_) => true,
+        Request::KillSwitch(kill) => kill.cancel_orders == Switch::On,
+        _ => false,
     }
 }
 
@@ -506,3 +543,6 @@ fn answer_in(event: &SessionEvent, wanted: RequestNo) -> Option<Answer> {
 pub fn switch(on: bool) -> Switch {
     if on { Switch::On } else { Switch::Off }
 }
+
+#[cfg(test)]
+mod tests;

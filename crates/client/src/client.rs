@@ -336,10 +336,11 @@ impl Client {
                 self.copy_head = Some(head);
                 continue;
             }
-            let session_id = addressee(&message);
-            match self.places.get(&session_id) {
+            let named = self.places.get(&addressee(&message)).copied();
+            match named.or_else(|| refused_unnamed(&self.sessions, &message)) {
                 Some(place) => {
-                    let event = self.sessions[*place].on_message(&message, out)?;
+                    let session_id = self.sessions[place].session_id();
+                    let event = self.sessions[place].on_message(&message, out)?;
                     if matches!(event, SessionEvent::Challenged) {
                         match self.to_challenge.pop_front() {
                             Some(next) => self.sessions[next].put_logon(self.last_heard, out),
@@ -470,6 +471,17 @@ fn logged_out(event: &SessionEvent) -> Option<Reason> {
         SessionEvent::LoggedOut(logout) => Some(logout.reason),
         _ => None,
     }
+}
+
+/// Returns the session of a refused request that the node could not read: it knows no message of
+/// this kind. `None` if more than one request may be the one.
+fn refused_unnamed(sessions: &[Session], message: &NodeMessage<'_>) -> Option<usize> {
+    let NodeMessage::Reject(reject) = message else { return None };
+    let all = sessions.iter().enumerate();
+    let mut waiting = all.filter(|(_, session)| session.unanswered_count() > 0);
+    let (first, second) = (waiting.next(), waiting.next());
+    let (place, session) = first.filter(|_| second.is_none())?;
+    (reject.session_id.is_none() && session.is_refused_unnamed(reject)).then_some(place)
 }
 
 /// Handles a message without a session of this client: the end of the connection, or nothing.

@@ -22,6 +22,8 @@
 //!
 //! INVARIANT: `unanswered` is sorted by request number.
 
+mod refusals;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -581,25 +583,6 @@ impl Session {
         let answered = progress.answer(request_no);
         progress.resubmit_refused(out);
         Ok(Some(answered))
-    }
-
-    /// Finds the request that a gateway refused. A reject does not name the partition: among
-    /// several partitions' requests with the number and the kind it is the one sent first, since
-    /// gateways refuse in the order of arrival.
-    fn take_refused(&mut self, reject: &Reject) -> Option<UnansweredRequest> {
-        let matching = |progress: &&mut Progress| {
-            progress.position(reject.request_no).is_some_and(|index| {
-                progress.unanswered[index].request.template_id() == reject.ref_template_id
-            })
-        };
-        let sent = |progress: &&mut Progress| {
-            progress.position(reject.request_no).map(|index| progress.unanswered[index].times.sent)
-        };
-        self.partitions
-            .iter_mut()
-            .filter(matching)
-            .min_by_key(sent)
-            .and_then(|progress| progress.answer(reject.request_no))
     }
 
     fn open(&mut self, ack: &LogonAck, states: &[PartitionState], out: &mut Vec<u8>) -> usize {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use weir_client::drop_copy::{Beginning, CopiedReport, DropCopy};
 use weir_client::request::{LimitOrder, cancel};
 use weir_client::{
-    Admin, Client, ClientError, Follower, FollowerConfig, Incoming, Limits, SessionConfig,
-    SessionEvent, SigningKey, Submit, Times,
+    Client, ClientError, Follower, FollowerConfig, Incoming, Limits, SessionConfig, SessionEvent,
+    SigningKey, Submit, Times,
 };
 use weir_types::*;
 use weir_wire::challenge::signed_text;
@@ -24,10 +24,10 @@ use weir_wire::dialogue::{
     ClientMessage, put_logon_ack, put_order_page, put_order_page_body, put_source_states,
 };
 use weir_wire::drop_copy::{DropCopyRequest, ReportCopy};
-use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
+use weir_wire::event::{OrderEvent, RequestRejected};
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame, put_frame};
 use weir_wire::group::Group;
-use weir_wire::reference::{DefineFirm, Transfer};
+use weir_wire::reference::DefineFirm;
 use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::session::{
     ApiKey, Challenge, Label, LogonAck, LogonReject, Logout, NodeId, Nonce, PartitionState, Reject,
@@ -580,23 +580,6 @@ fn rejected(event_no: u64, request_no: u64, reason: Reason) -> RequestRejected {
     }
 }
 
-fn done(event_no: u64, request_no: u64, partition_id: PartitionId) -> RequestDone {
-    RequestDone {
-        position: Position(event_no),
-        event_no: EventNo(event_no),
-        request_no: RequestNo(request_no),
-        transact_time: Nanos(1),
-        cl_ord_id: ClOrdId::NONE,
-        affected_count: 0,
-        session_id: ME,
-        partition_id,
-        ref_template_id: 0,
-        phase_reached: PhaseReached::None,
-        changed_count: 0,
-        skipped_count: 0,
-    }
-}
-
 #[test]
 fn a_session_with_too_many_unanswered_requests_says_full() {
     let node = node(vec![Box::new(|mut peer| {
@@ -612,62 +595,6 @@ fn a_session_with_too_many_unanswered_requests_says_full() {
         (0..3).map(|n| client.submit(ME, P1, order(n), Times::default())).collect();
     assert_eq!(outcomes, [Submit::Sent(RequestNo(1)), Submit::Sent(RequestNo(2)), Submit::Full]);
     drop(client);
-    node.script.join().unwrap();
-}
-
-#[test]
-fn an_operator_waits_for_outcomes_and_for_a_partition_to_learn() {
-    let node = node(vec![Box::new(|mut peer| {
-        peer.hear_logon();
-        peer.open(&[(0, 0, 1), (1, 0, 1)]);
-        let define = peer.hear_request();
-        assert!(matches!(define, Request::DefineFirm(_)));
-        peer.say(|out| put_frame(&done(1, 1, PartitionId(0)), out));
-        // The partition has not imported the account yet: the transfer is sent again.
-        let transfer = |peer: &mut Peer| match peer.hear_request() {
-            Request::Transfer(transfer) => transfer,
-            other => panic!("{other:?}"),
-        };
-        let first = transfer(&mut peer);
-        peer.say(|out| put_frame(&rejected(1, 1, Reason::UnknownAccount), out));
-        let second = transfer(&mut peer);
-        assert_eq!(first.transfer_id, second.transfer_id, "idempotent by its own number");
-        assert_eq!((first.request_no, second.request_no), (RequestNo(1), RequestNo(2)));
-        peer.say(|out| put_frame(&done(2, 2, P1), out));
-        transfer(&mut peer);
-        peer.say(|out| put_frame(&rejected(3, 3, Reason::InsufficientCash), out));
-        assert!(matches!(peer.hear(), ClientRequest::Logout));
-        let logout = Logout { session_id: ME, reason: Reason::LogoutRequested };
-        peer.say(|out| put_frame(&logout, out));
-    })]);
-    let mut admin = Admin::connect(node.address, ME, KEY, PATIENCE).unwrap();
-    assert_eq!(admin.partitions(), [P1]);
-    let firm = DefineFirm {
-        request_no: RequestNo(0),
-        name: Symbol::new("FIRM").unwrap(),
-        session_id: SessionId(0),
-        firm_id: FirmId(1),
-        live_orders_max: 0,
-        fields: 0,
-    };
-    admin.define_firm(firm).unwrap();
-    let transfer = Transfer {
-        request_no: RequestNo(0),
-        transfer_id: 77,
-        cash: Cash(1_000),
-        position_qty: 0,
-        session_id: SessionId(0),
-        account_id: AccountId(1),
-        instrument_id: InstrumentId(0),
-        partition_id: P1,
-    };
-    admin.transfer(transfer).unwrap();
-    let error = admin.transfer(transfer).unwrap_err();
-    assert!(
-        matches!(error, ClientError::Refused { reason: Reason::InsufficientCash, .. }),
-        "{error}"
-    );
-    admin.close().unwrap();
     node.script.join().unwrap();
 }
 

@@ -17,7 +17,7 @@ use weir_types::{Durability, Epoch, Nanos, PartitionId, WallOffset};
 use crate::cold::{ArchiveSender, ColdAgent, ColdSources};
 use crate::figures::DeliveryFigures;
 use crate::ingest::own::OwnEvents;
-use crate::ingest::{IngestFigures, IngestPort, SourceStore, SourceStoreParts, SourceStores};
+use crate::ingest::{IngestFigures, IngestPort, SourceStoreParts, SourceStores};
 use crate::reader_list::ListTimes;
 use crate::reader_lister::ReaderLister;
 use crate::replica::{ReplicaFigures, UpdatePort};
@@ -209,12 +209,16 @@ impl DeliveryAgent {
     }
 
     fn publish_markets(&mut self) {
-        if let Some(markets) = self.source_stores.own().and_then(SourceStore::markets)
+        let Some(own) = self.source_stores.own() else { return };
+        if let Some(markets) = own.markets()
             && markets.has_changes()
         {
             let mut table = self.figures.markets.lock().unwrap_or_else(PoisonError::into_inner);
             markets.publish(&mut table);
         }
+        // Behind the table: a page that is read once this position is there has its instruments.
+        let position = own.newest_command().unwrap_or_default();
+        self.figures.counters.position.store(position.0, Ordering::Relaxed);
     }
 
     fn publish_store(&self) {
@@ -430,12 +434,12 @@ pub(crate) mod tests {
     use weir_log::{EventAppend, EventLog, EventLogConfig};
     use weir_types::{
         AccountId, ClOrdId, Epochs, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId,
-        Liquidity, MatchId, OrdStatus, OrdType, OrderId, Position, Price, Qty, Reason, Rec,
-        RequestNo, SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
+        Liquidity, MatchId, OrdStatus, OrdType, OrderId, Phase, PhaseCause, Position, Price, Qty,
+        Reason, Rec, RequestNo, SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
     };
     use weir_wire::Event;
     use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders, OrderPage};
-    use weir_wire::event::OrderEvent;
+    use weir_wire::event::{OrderEvent, PhaseChanged};
     use weir_wire::frame::{Framing, next_frame};
 
     use super::*;
@@ -647,6 +651,32 @@ pub(crate) mod tests {
         fn ingested(&self) -> u64 {
             self.figures.counters.ingested.load(Ordering::Relaxed)
         }
+    }
+
+    #[test]
+    fn the_instruments_are_told_with_the_position_of_the_newest_event_of_any_kind() {
+        let mut behind = Behind::by(10);
+        let position = |behind: &Behind| behind.figures.counters.position.load(Ordering::Relaxed);
+        behind.agent.do_work(Nanos(1_000_000));
+        assert_eq!(position(&behind), 10);
+        let changed = PhaseChanged {
+            position: Position(11),
+            transact_time: Nanos(11),
+            instrument_id: InstrumentId(1),
+            partition_id: PartitionId(1),
+            phase: Phase::Halted,
+            cause: PhaseCause::Operator,
+            session_id: SessionId(1),
+        };
+        let mut record = Vec::new();
+        Event::Plain(weir_wire::PlainEvent::PhaseChanged(changed)).encode(&mut record);
+        behind.tail.append(&record);
+        behind.tail.publish();
+        assert_eq!(position(&behind), 10);
+        behind.agent.do_work(Nanos(2_000_000));
+        let markets = behind.figures.markets.lock().unwrap();
+        assert_eq!(markets[&InstrumentId(1)].phase, Some(Phase::Halted));
+        assert_eq!(position(&behind), 11);
     }
 
     #[test]

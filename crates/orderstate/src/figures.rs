@@ -16,6 +16,9 @@ weir_runtime::figures! {
         gauge orders,
         /// Changes ingested.
         counter ingested,
+        /// The newest command whose events are in the store and in the instruments of the status
+        /// page.
+        gauge position,
         /// Events of the trading partition that the store has still to take.
         gauge events_behind as "weir_store_events_behind",
         /// Pages served.

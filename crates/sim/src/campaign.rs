@@ -79,6 +79,8 @@ impl Tally {
         self.failed_calls += other.failed_calls;
         self.clock_steps += other.clock_steps;
         self.truncations += other.truncations;
+        self.changes_of_many += other.changes_of_many;
+        self.schedules_of_many += other.schedules_of_many;
         self.spells.add(&other.spells);
         self.gate.add(&other.gate);
     }

@@ -6,12 +6,13 @@ use weir_io::{Rng, SeededRng};
 use weir_types::{
     AccountId, Cash, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, GroupId, InstrumentId,
     KillScope, MassCancelScope, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty,
-    RequestNo, Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
+    RequestNo, Role, ScheduleStep, SelfTradePrevention, SessionId, Side, Switch, Symbol,
+    TimeInForce,
 };
 use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use weir_wire::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SchedulePhase,
-    SetPhase, Transfer,
+    ChangePhases, DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch,
+    SchedulePhase, SchedulePhases, SetPhase, Transfer,
 };
 use weir_wire::session::ApiKey;
 use weir_wire::{Definition, Request};
@@ -44,6 +45,12 @@ pub const BEGINNING: u64 = 1_700_000_000_000_000_000;
 const TIMES_IN_FORCE: [TimeInForce; 4] =
     [TimeInForce::Gtc, TimeInForce::Day, TimeInForce::Gtc, TimeInForce::Ioc];
 const INSTRUMENTS: [InstrumentId; 2] = [InstrumentId(100), InstrumentId(101)];
+/// The group of the first instrument; the second comes to it and leaves it by definitions.
+const GROUP: GroupId = GroupId(7);
+/// A group without instruments.
+const EMPTY_GROUP: GroupId = GroupId(9);
+/// The highest price of an instrument that its later definitions may set.
+const LOW_PRICE_MAX: i64 = 101;
 
 /// An order that a client knows to be live.
 #[derive(Clone, Copy, Debug)]
@@ -153,10 +160,12 @@ fn qty(rng: &mut SeededRng) -> Qty {
     Qty(10 * (1 + rng.below(20)))
 }
 
-/// Draws the next request of the operator: usually cash, now and then a halt or a kill switch.
+/// Draws the next request of the operator: usually cash, now and then a kill switch, or a phase of
+/// one instrument or of many, now or later.
 pub fn operate(rng: &mut SeededRng, request_no: RequestNo) -> Request {
     let session_id = OPERATOR;
-    match rng.below(11) {
+    let kind = rng.below(11);
+    match kind {
         10 => Request::SchedulePhase(SchedulePhase {
             request_no,
             at: expiry(rng),
@@ -180,16 +189,95 @@ pub fn operate(rng: &mut SeededRng, request_no: RequestNo) -> Request {
             switch: one_of(rng, &[Switch::Off, Switch::Off, Switch::On]),
             cancel_orders: Switch::Off,
         }),
-        _ => Request::Transfer(Transfer {
-            request_no,
-            transfer_id: request_no.0,
-            cash: Cash(one_of(rng, &[500_000, 50_000, -1_000])),
-            position_qty: one_of(rng, &[0, 2_000, 10_000, -100]),
-            session_id,
-            account_id: AccountId(one_of(rng, &[11, 12, 21])),
-            instrument_id: one_of(rng, &INSTRUMENTS),
-            partition_id: HERE,
-        }),
+        _ => {
+            let transfer = Transfer {
+                request_no,
+                transfer_id: request_no.0,
+                cash: Cash(one_of(rng, &AMOUNTS)),
+                position_qty: one_of(rng, &QUANTITIES),
+                session_id,
+                account_id: AccountId(one_of(rng, &ACCOUNTS)),
+                instrument_id: one_of(rng, &INSTRUMENTS),
+                partition_id: HERE,
+            };
+            // The draws of a transfer decide about these too: all others of a seed stay in order.
+            match kind {
+                8 => Request::ChangePhases(change_of_many(&transfer)),
+                9 => Request::SchedulePhases(schedule_of_many(&transfer)),
+                _ => Request::Transfer(transfer),
+            }
+        }
+    }
+}
+
+/// The amounts, quantities and accounts of transfers.
+const AMOUNTS: [i128; 3] = [500_000, 50_000, -1_000];
+const QUANTITIES: [i64; 4] = [0, 2_000, 10_000, -100];
+const ACCOUNTS: [u32; 3] = [11, 12, 21];
+
+/// Returns the change of many instruments that a transfer's draws decide: half of them are of a
+/// group and a quarter of all instruments, two thirds go back to trading, some contradict
+/// themselves.
+fn change_of_many(of: &Transfer) -> ChangePhases {
+    let is_third = of.account_id.0 == ACCOUNTS[2];
+    let resumes = if of.cash.0 == AMOUNTS[0] { Switch::On } else { Switch::Off };
+    let phase = match (of.cash.0, is_third) {
+        (cash, _) if cash == AMOUNTS[0] => Phase::Closed,
+        (cash, _) if cash == AMOUNTS[1] => Phase::Continuous,
+        (_, true) => Phase::OpeningCall,
+        (_, false) => Phase::Halted,
+    };
+    let is_on = |is: bool| if is { Switch::On } else { Switch::Off };
+    ChangePhases {
+        request_no: of.request_no,
+        session_id: of.session_id,
+        group_id: match of.position_qty {
+            0 => GroupId::NONE,
+            -100 => EMPTY_GROUP,
+            _ => GROUP,
+        },
+        partition_id: of.partition_id,
+        phase,
+        resumes,
+        override_collars: is_on(phase == Phase::Continuous && is_third),
+        through_call: is_on(is_third && of.instrument_id == INSTRUMENTS[1]),
+    }
+}
+
+/// Returns the request about filed changes that a transfer's draws decide: of all instruments, of a
+/// group or of one; alone, or a part of a list.
+fn schedule_of_many(of: &Transfer) -> SchedulePhases {
+    use ScheduleStep::{Add, Append, Begin, Clear, File, Replace};
+    let step = match (of.cash.0, of.position_qty) {
+        (500_000, 0 | 2_000) => File,
+        (500_000, 10_000) => Clear,
+        (500_000, _) | (50_000, 0) => Begin,
+        (50_000, _) | (_, 0) => Add,
+        (_, 2_000) => Append,
+        _ => Replace,
+    };
+    // From a quarter of a millisecond to a second, and one for each request.
+    let place = match of.account_id.0 {
+        11 => 18,
+        12 => 24,
+        _ => 30,
+    };
+    let (group_id, instrument_id) = match of.account_id.0 {
+        11 => (GroupId::NONE, InstrumentId::NONE),
+        12 => (GroupId::NONE, of.instrument_id),
+        _ => (GROUP, InstrumentId::NONE),
+    };
+    let is_first = of.instrument_id == INSTRUMENTS[0];
+    SchedulePhases {
+        request_no: of.request_no,
+        at: Nanos(BEGINNING + (1 << place) + 1_000_000 * of.request_no.0),
+        session_id: of.session_id,
+        instrument_id,
+        count: if is_first { 1 } else { 2 },
+        group_id,
+        partition_id: of.partition_id,
+        phase: if is_first { Phase::Continuous } else { Phase::OpeningCall },
+        step,
     }
 }
 
@@ -203,6 +291,9 @@ pub fn later(request: Request, by: Nanos) -> Request {
         }
         Request::SchedulePhase(phase) => {
             Request::SchedulePhase(SchedulePhase { at: later(phase.at), ..phase })
+        }
+        Request::SchedulePhases(phases) => {
+            Request::SchedulePhases(SchedulePhases { at: later(phases.at), ..phases })
         }
         request => request,
     }
@@ -225,7 +316,7 @@ pub fn definitions(rng: &mut SeededRng) -> Vec<(Position, Definition)> {
     definitions.extend(TRADERS[..4].iter().map(|id| session(*id, 1 + id.0 / 3, Role::Trader)));
     for _ in 0..rng.below(8) {
         definitions.push(match rng.below(3) {
-            0 => instrument(one_of(rng, &INSTRUMENTS), one_of(rng, &[101, 10_000])),
+            0 => instrument(one_of(rng, &INSTRUMENTS), one_of(rng, &[LOW_PRICE_MAX, 10_000])),
             1 => account(12, 1, one_of(rng, Switch::ALL)),
             _ => firm(3),
         });
@@ -274,6 +365,7 @@ pub fn key_of(session_id: SessionId, definition: u8) -> Key {
 }
 
 fn instrument(instrument_id: InstrumentId, price_max: i64) -> Definition {
+    let is_of_group = instrument_id == INSTRUMENTS[0] || price_max == LOW_PRICE_MAX;
     Definition::DefineInstrument(DefineInstrument {
         request_no: RequestNo(0),
         symbol: Symbol(ClOrdId::from_number(u64::from(instrument_id.0)).0),
@@ -293,7 +385,7 @@ fn instrument(instrument_id: InstrumentId, price_max: i64) -> Definition {
         qty_exponent: 0,
         phase: Phase::Continuous,
         fields: 0,
-        group_id: GroupId::NONE,
+        group_id: if is_of_group { GROUP } else { GroupId::NONE },
     })
 }
 
@@ -336,4 +428,62 @@ fn session(id: SessionId, firm: u32, role: Role) -> Definition {
         live_orders_max: 0,
         fields: 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The simulation sent no request about many instruments.
+    #[test]
+    fn the_operator_asks_for_each_kind_of_change_of_many_instruments() {
+        let mut rng = SeededRng::new(1, "workload");
+        let (mut changes, mut schedules) = (BTreeSet::new(), BTreeSet::new());
+        for number in 1..20_000 {
+            match operate(&mut rng, RequestNo(number)) {
+                Request::ChangePhases(m) => {
+                    let action = if m.resumes == Switch::On { None } else { Some(m.phase.code()) };
+                    changes.insert((m.group_id, action));
+                }
+                Request::SchedulePhases(m) => {
+                    assert!(m.group_id.is_none() || m.instrument_id.is_none());
+                    let owner = (m.group_id, m.instrument_id.is_none());
+                    schedules.insert((owner, m.step.code()));
+                }
+                _ => {}
+            }
+        }
+        let phases = [Phase::Continuous, Phase::OpeningCall, Phase::Halted];
+        let actions = phases.map(|phase| Some(phase.code())).into_iter().chain([None]);
+        for action in actions {
+            for group_id in [GroupId::NONE, GROUP, EMPTY_GROUP] {
+                assert!(changes.contains(&(group_id, action)), "{action:?} of {group_id}");
+            }
+        }
+        for step in ScheduleStep::ALL {
+            for owner in [(GroupId::NONE, true), (GroupId::NONE, false), (GROUP, true)] {
+                assert!(schedules.contains(&(owner, step.code())), "{step:?} of {owner:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_about_many_instruments_takes_the_draws_of_a_transfer() {
+        for seed in 0..200 {
+            let (mut rng, mut other) = (SeededRng::new(seed, "a"), SeededRng::new(seed, "a"));
+            let request = operate(&mut rng, RequestNo(3));
+            let is_one = matches!(
+                request,
+                Request::Transfer(_) | Request::ChangePhases(_) | Request::SchedulePhases(_)
+            );
+            if is_one {
+                for _ in 0..5 {
+                    let _ = other.next_u64();
+                }
+                assert_eq!(rng.next_u64(), other.next_u64(), "{request:?}");
+            }
+        }
+    }
 }

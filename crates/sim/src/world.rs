@@ -14,7 +14,8 @@ use weir_partition::handoff::SUBMISSIONS_MAX;
 use weir_partition::recovery::Rebuilt;
 use weir_partition::shadow::ShadowError;
 use weir_types::{Durability, Epochs, Nanos, Position, RequestNo, SessionId, Switch};
-use weir_wire::{Definition, Event};
+use weir_wire::reference::{ChangePhases, SchedulePhases};
+use weir_wire::{Definition, Event, Message, PlainEvent};
 
 use crate::clocks::Clocks;
 use crate::crowd::Crowd;
@@ -71,6 +72,10 @@ pub struct Tally {
     pub clock_steps: u64,
     /// Truncations of the command log.
     pub truncations: u64,
+    /// Changes of many instruments that changed one at least.
+    pub changes_of_many: u64,
+    /// Requests about filed changes of many instruments that were carried out.
+    pub schedules_of_many: u64,
     /// Spells in which the machine withheld something.
     pub spells: SpellCounts,
     /// The figures of the gateway's part, in runs with one.
@@ -584,6 +589,15 @@ impl World {
         Ok(is_answered && self.crowd.has_fed())
     }
 
+    /// Counts an answer about many instruments.
+    fn count(&mut self, event: &Event) {
+        let Event::Plain(PlainEvent::RequestDone(done)) = event else { return };
+        let is_of = |template_id: u16| done.ref_template_id == template_id;
+        let is_change = is_of(ChangePhases::TEMPLATE_ID) && done.changed_count > 0;
+        self.tally.changes_of_many += u64::from(is_change);
+        self.tally.schedules_of_many += u64::from(is_of(SchedulePhases::TEMPLATE_ID));
+    }
+
     /// Delivers an event to the clients.
     fn hear(&mut self, record: u64, event: &Event, bytes: &[u8]) {
         match &mut self.gate {
@@ -650,6 +664,7 @@ impl World {
             }
             let event = self.oracle.see(record, &bytes)?;
             self.fold_bytes(&bytes);
+            self.count(&event);
             self.hear(record, &event, &bytes);
             if let Some(view) = &mut self.view {
                 view.ingest(&event)?;

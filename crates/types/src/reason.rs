@@ -185,8 +185,9 @@ reasons! {
     TooManyAccountOrders = 90, "the account has as many live orders as it may";
     /// The firm has the most live orders allowed.
     TooManyFirmOrders = 91, "the firm has as many live orders as it may";
-    /// The session's mass cancel, or the most allowed in the partition, are in progress.
-    TooManyMassCancels = 92, "as many mass cancels as may be are in progress";
+    /// A mass cancel of the session, or a change of many instruments, is in progress, or the most
+    /// mass cancels allowed in the partition are.
+    TooManyMassCancels = 92, "as many mass cancels or changes of many as may be are in progress";
     /// A definition with this identifier exists.
     AlreadyDefined = 93, "a definition with this identifier exists already";
     /// Live orders have a price that is no multiple of the new tick size.

@@ -1,12 +1,13 @@
 //! `weir admin`: an operator's requests, one per call, each waited for.
 //!
 //! A refusal is an error with the engine's reason and a failing exit status. Definitions are in
-//! `define`, changes of the phase of many instruments in `many`, the question before dangerous
-//! commands in `consent`.
+//! `define`, the instruments that a command names in `many`, changes of their phases in `phases`,
+//! the question before dangerous commands in `consent`.
 
 mod consent;
 mod define;
 mod many;
+mod phases;
 mod source;
 
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use weir_client::{Admin, ClientError};
 use weir_runtime::civil::{Date, parse_moment, utc};
 use weir_types::{
     AccountId, Cash, ClOrdId, FirmId, InstrumentId, KillScope, MassCancelScope, MatchId, Nanos,
-    PartitionId, Phase, Price, RequestNo, Role, SessionId, Switch, Symbol,
+    PartitionId, Phase, Price, Reason, RequestNo, Role, SessionId, Switch, Symbol,
 };
 use weir_wire::Request;
 use weir_wire::order_entry::MassCancel;
@@ -160,8 +161,8 @@ struct ScheduleArgs {
     /// Time: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or from now: +90s, +10m.
     #[arg(long, value_name = "TIME", required_unless_present = "clear")]
     at: Option<String>,
-    /// Forget all changes filed for the instrument or the group instead; of all, those of each
-    /// instrument and group too.
+    /// Forget the changes filed for the instrument or the group itself instead; of all, those of
+    /// each instrument and group too.
     #[arg(long, conflicts_with_all = ["at", "phase"])]
     clear: bool,
 }
@@ -179,7 +180,8 @@ struct CalendarArgs {
     /// The first of them; today when not given, after the rest of a day that began yesterday.
     #[arg(long, value_name = "YYYY-MM-DD")]
     from: Option<Date>,
-    /// Forget what is filed for the instruments before.
+    /// First forget the changes filed for these instruments or groups themselves; of all, those of
+    /// each instrument and group too.
     #[arg(long)]
     replace: bool,
     /// Say what would be filed and file nothing.
@@ -225,12 +227,16 @@ pub fn run(args: AdminArgs) -> anyhow::Result<()> {
     consent::obtain(&args)?;
     let mut admin = args.login.admin()?;
     let outcome = carry_out(&mut admin, &args).map_err(with_name)?;
-    admin.close()?;
+    let closed = admin.close();
     if args.json {
         println!("{}", outcome.json);
     } else {
         println!("{}", outcome.text);
     }
+    if let Some(failure) = outcome.failure {
+        bail!(failure);
+    }
+    closed?;
     outcome.doubt.map_or(Ok(()), |doubt| Err(NotKnownYet(doubt).into()))
 }
 
@@ -256,7 +262,15 @@ fn with_name(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<ClientError>() {
         Some(ClientError::Refused { request, reason, subject }) => {
             let subject = if subject.is_empty() { String::new() } else { format!(" ({subject})") };
-            anyhow::anyhow!("{request}{subject} is refused: {reason:?}: {reason}")
+            let reason = match reason {
+                Reason::UnknownTemplate => {
+                    "UnknownTemplate: the node is older than this command and does not know the \
+                     request"
+                        .to_owned()
+                }
+                reason => format!("{reason:?}: {reason}"),
+            };
+            anyhow::anyhow!("{request}{subject} is refused: {reason}")
         }
         _ => error,
     }
@@ -267,11 +281,13 @@ struct Outcome {
     json: serde_json::Value,
     /// An effect that is not known yet, and the way to learn of it.
     doubt: Option<String>,
+    /// The part that was refused, of a command that was done in another part.
+    failure: Option<String>,
 }
 
 impl Outcome {
     fn of(text: String, json: serde_json::Value) -> Outcome {
-        Outcome { text, json, doubt: None }
+        Outcome { text, json, doubt: None, failure: None }
     }
 }
 
@@ -430,8 +446,8 @@ fn set_phase(
     override_collars: Switch,
 ) -> anyhow::Result<Outcome> {
     if let Some(group_id) = many::group_of(name)? {
-        let change = ChangePhases { phase, override_collars, ..many::resume_of(group_id) };
-        return many::change(admin, args, ChangePhases { resumes: Switch::Off, ..change });
+        let change = ChangePhases { phase, override_collars, ..phases::resume_of(group_id) };
+        return phases::change(admin, args, ChangePhases { resumes: Switch::Off, ..change });
     }
     let instrument = args.login.endpoint.instrument(name)?;
     let set = SetPhase {
@@ -453,8 +469,8 @@ fn resume(
 ) -> anyhow::Result<Outcome> {
     if let Some(group_id) = many::group_of(name)? {
         let through_call = switch(through_call);
-        let change = ChangePhases { through_call, ..many::resume_of(group_id) };
-        return many::change(admin, args, change);
+        let change = ChangePhases { through_call, ..phases::resume_of(group_id) };
+        return phases::change(admin, args, change);
     }
     let instrument = args.login.endpoint.instrument(name)?;
     let (partition_id, instrument_id) = (instrument.partition_id(), instrument.instrument_id());
@@ -505,6 +521,9 @@ fn schedule(admin: &mut Admin, args: &AdminArgs, of: &ScheduleArgs) -> anyhow::R
             cleared += admin.clear_schedules(owner)?;
             Ok(())
         })?;
+        if cleared == 0 && of.instrument != "all" {
+            many::note_that_others_stay(args, &of.instrument);
+        }
         let text = format!("{cleared} changes of {} are forgotten", of.instrument);
         return Ok(Outcome::of(text, serde_json::json!({ "cleared": cleared })));
     };

@@ -167,13 +167,25 @@ impl Endpoint {
     /// When the page cannot be read.
     pub fn status_until<T>(
         &self,
+        find: impl FnMut(&StatusPage) -> Option<T>,
+    ) -> anyhow::Result<(StatusPage, Option<T>)> {
+        self.status_within(PAGE_LAG_MAX, find)
+    }
+
+    /// As [`Endpoint::status_until`], for another time than a second.
+    ///
+    /// # Errors
+    /// When the page cannot be read.
+    pub fn status_within<T>(
+        &self,
+        limit: Duration,
         mut find: impl FnMut(&StatusPage) -> Option<T>,
     ) -> anyhow::Result<(StatusPage, Option<T>)> {
         let begun = Instant::now();
         loop {
             let page = self.status()?;
             let found = find(&page);
-            if found.is_some() || begun.elapsed() >= PAGE_LAG_MAX {
+            if found.is_some() || begun.elapsed() >= limit {
                 return Ok((page, found));
             }
             std::thread::sleep(Duration::from_millis(20));

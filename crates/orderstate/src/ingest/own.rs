@@ -57,6 +57,8 @@ pub struct OwnEvents {
     begun_after: u64,
     /// The command that caused the newest event about an order.
     pub(super) command: Position,
+    /// The command that caused the newest event of any kind.
+    newest: Position,
     /// True from a start at which the store began with the engine's live orders until the epoch
     /// that begins for it is told: their places are that epoch's, and no archive gets them before.
     pub(super) waits_for_epoch: bool,
@@ -83,6 +85,7 @@ impl OwnEvents {
             log_id: start.log_id,
             begun_after: start.begun_after,
             command: start.command,
+            newest: start.command,
             waits_for_epoch: start.waits_for_epoch,
             bytes_since: if start.is_rebuilt { AT_ONCE } else { 0 },
             places: BTreeMap::new(),
@@ -147,10 +150,12 @@ impl OwnEvents {
                 Err(error) => panic!("a partition's events are in order: {error}"),
             }
             self.command = event.position;
+            self.newest = event.position;
             self.markets.on_order(&event);
         } else {
-            let event = Event::decode(&self.record);
-            self.markets.on_event(&event.expect("the event log holds our own messages"));
+            let event = Event::decode(&self.record).expect("the event log holds our own messages");
+            self.newest = event.position();
+            self.markets.on_event(&event);
             let taken = stream.take_record(BatchNo(number), None, store);
             taken.map(drop).expect("what is not about an order needs no room");
         }
@@ -265,6 +270,12 @@ impl<D: Disk> SourceStore<D> {
         let Some(own) = &self.own else { return 0 };
         let next = own.held.unwrap_or_else(|| own.events.next_record());
         own.events.end().saturating_sub(next)
+    }
+
+    /// Returns the command that caused the newest event taken, if this is the node's own partition.
+    #[must_use]
+    pub fn newest_command(&self) -> Option<Position> {
+        self.own.as_ref().map(|own| own.newest)
     }
 
     /// Returns the instruments' state, if this is the node's own partition.

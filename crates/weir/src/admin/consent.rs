@@ -83,14 +83,20 @@ fn effect(args: &AdminArgs) -> anyhow::Result<Option<String>> {
     })
 }
 
-/// Returns the effect of a phase that ends trading in all instruments, or in those of a group.
+/// Returns the effect of a phase that ends trading in all instruments, or in those of a group. A
+/// halt does without the status page, which would name them.
 fn stopped(args: &AdminArgs, name: &str, phase: Phase) -> anyhow::Result<Option<String>> {
     let Some(group_id) = many::group_of(name)? else { return Ok(None) };
     if !matches!(phase, Phase::Halted | Phase::Closed) {
         return Ok(None);
     }
+    let of = many::of_group(group_id);
+    if phase == Phase::Halted
+        && let Err(error) = args.login.endpoint.status()
+    {
+        return Ok(Some(format!("this makes all instruments{of} halted ({error:#})")));
+    }
     let (count, symbols) = symbols_of(args, &[name.to_owned()])?;
-    let of = if group_id.is_none() { String::new() } else { format!(" of group {group_id}") };
     let phase = phase_name(phase);
     Ok(Some(format!("this makes all {count} instruments{of} {phase}: {symbols}")))
 }
@@ -133,27 +139,29 @@ fn replaced(args: &AdminArgs, of: &CalendarArgs) -> anyhow::Result<Option<String
     Ok(Some(format!("this forgets {forgotten}; then it {filed}")))
 }
 
-/// Returns the filed changes that are removed with those of the named instruments.
+/// Returns the filed changes that are removed with those of the named instruments: of an instrument
+/// or a group its own, of all instruments each.
 fn forgotten(args: &AdminArgs, names: &[String]) -> anyhow::Result<String> {
     let page = args.login.endpoint.status()?;
-    let filed = define::trading(&page.json, "filed_changes").into_iter().map(|(_, count)| count);
-    let filed = filed.reduce(u64::saturating_add).filter(|_| !plant::is(Plant::ForgottenUncounted));
+    let filed = many::filed_count(&page).filter(|_| !plant::is(Plant::ForgottenUncounted));
     let (count, symbols) = symbols_of(args, names)?;
-    let is_all = names.iter().any(|name| name == "all");
-    Ok(match filed {
-        Some(filed) if is_all => {
-            format!("all {filed} filed changes of phase of all {count} instruments: {symbols}")
-        }
-        Some(filed) if names.iter().any(|name| name.starts_with("group:")) => {
-            let of = names.join(", ");
-            format!("all filed changes of phase of {of}, of the {filed} that the node has")
-        }
-        Some(filed) => {
-            format!("all filed changes of phase of {symbols}, of the {filed} that the node has")
-        }
+    if names.iter().any(|name| name == "all") {
         // An older node does not report the number.
-        None => format!("all filed changes of phase of {symbols}"),
-    })
+        let filed = filed.map_or_else(String::new, |filed| format!("{filed} "));
+        return Ok(format!(
+            "all {filed}filed changes of phase of all {count} instruments: {symbols}"
+        ));
+    }
+    let filed =
+        filed.map_or_else(String::new, |filed| format!(", of the {filed} that the node has"));
+    let are_groups = names.iter().any(|name| name.starts_with("group:"));
+    let (of, itself, others) = match (names, are_groups) {
+        ([_], false) => (symbols, "itself", "those of all and of its group"),
+        ([name], true) => (name.clone(), "itself", "those of all and of single instruments"),
+        (_, false) => (symbols, "themselves", "those of all and of groups"),
+        (_, true) => (names.join(", "), "themselves", "those of all and of others"),
+    };
+    Ok(format!("the changes of phase filed for {of} {itself}{filed} ({others} stay)"))
 }
 
 /// Returns the number of the named instruments, and their symbols.
@@ -202,11 +210,14 @@ mod tests {
         args: AdminArgs,
     }
 
-    /// Serves the status page of a node with two instruments and five filed changes.
+    /// Serves the status page of a node with two instruments, the second in group 7, and five filed
+    /// changes.
     fn serve_page() -> SocketAddr {
         let instrument = |id: u32| {
+            let group = if id == 2 { 7 } else { 0 };
             serde_json::json!({
                 "id": id, "symbol": format!("WEIR{id}"), "price_exponent": -2, "partition": 1,
+                "group": group,
             })
         };
         let page = serde_json::json!({
@@ -236,14 +247,20 @@ mod tests {
         effect(&line.args).unwrap()
     }
 
-    #[test]
-    fn a_later_stop_of_all_and_the_removal_of_filed_changes_are_asked_about() {
-        let page = serve_page();
+    /// Returns the file of a calendar with two changes on each Monday.
+    fn calendar() -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         let calendar = "utc_offset = '+00:00'\ndays = ['mon']\n\
                         phase = [{ at = '08:00', name = 'continuous' }, { at = '17:30', name = \
                         'closed' }]\n";
         std::fs::write(file.path(), calendar).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_later_stop_of_all_and_the_removal_of_filed_changes_are_asked_about() {
+        let page = serve_page();
+        let file = calendar();
         let file = file.path().to_str().unwrap();
         let of_calendar = ["calendar", file, "--days", "7", "--from", "2100-01-04"];
         let replace = [&of_calendar[..], &["--replace"]].concat();
@@ -274,6 +291,72 @@ mod tests {
             [&replace[..], &["--dry-run"]].concat(),
         ] {
             assert_eq!(effect_of(page, &words), None, "{words:?}");
+        }
+    }
+
+    /// A calendar of one instrument said that it forgets all that is filed for it.
+    #[test]
+    fn commands_about_groups_and_single_instruments_say_the_changes_that_stay() {
+        let page = serve_page();
+        let file = calendar();
+        let file = file.path().to_str().unwrap();
+        let replace = |of| {
+            let dates = ["--days", "7", "--from", "2100-01-04"];
+            [&["calendar", file, "--replace", "--instruments", of][..], &dates].concat()
+        };
+        let at = "2100-01-04T08:00:00Z";
+        let stops = "this makes all 1 instruments of group 7 halted: WEIR2";
+        let of_group = "this forgets the changes of phase filed for group:7 itself, of the 5 that \
+                        the node has (those of all and of single instruments stay)";
+        let of_one = "this forgets the changes of phase filed for WEIR1 itself, of the 5 that the \
+                      node has (those of all and of its group stay); then it files 2 for each";
+        for (words, want) in [
+            (vec!["halt", "group:7"], stops.to_owned()),
+            (vec!["phase", "group:7", "halted"], stops.to_owned()),
+            (
+                vec!["phase", "group:7", "closed"],
+                "this makes all 1 instruments of group 7 closed: WEIR2".to_owned(),
+            ),
+            (vec!["schedule", "group:7", "halted", "--at", at], format!("{stops}, at {at}")),
+            (vec!["schedule", "group:7", "--clear"], of_group.to_owned()),
+            (replace("group:7"), format!("{of_group}; then it files 2 for each, from {at}")),
+            (replace("WEIR1"), of_one.to_owned()),
+            (replace("1"), of_one.to_owned()),
+            (
+                replace("WEIR1,WEIR2"),
+                "this forgets the changes of phase filed for WEIR1, WEIR2 themselves, of the 5 \
+                 that the node has (those of all and of groups stay)"
+                    .to_owned(),
+            ),
+            (
+                replace("group:7,WEIR1"),
+                "this forgets the changes of phase filed for group:7, WEIR1 themselves, of the 5 \
+                 that the node has (those of all and of others stay)"
+                    .to_owned(),
+            ),
+        ] {
+            let effect = effect_of(page, &words).expect("it is asked about");
+            assert!(effect.starts_with(&want), "{words:?}: {effect}");
+        }
+        for words in [
+            vec!["phase", "group:7", "continuous"],
+            vec!["resume", "group:7"],
+            vec!["schedule", "group:7", "continuous", "--at", at],
+            vec!["halt", "WEIR1"],
+        ] {
+            assert_eq!(effect_of(page, &words), None, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_halt_is_asked_about_without_the_status_page() {
+        let nobody = "127.0.0.1:1".parse().unwrap();
+        for (name, want) in [
+            ("all", "this makes all instruments halted (no status page at 127.0.0.1:1"),
+            ("group:7", "this makes all instruments of group 7 halted (no status page at "),
+        ] {
+            let effect = effect_of(nobody, &["halt", name]).expect("it is asked about");
+            assert!(effect.starts_with(want), "{effect}");
         }
     }
 

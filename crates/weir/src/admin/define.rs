@@ -511,7 +511,7 @@ fn limit_outcome(endpoint: &Endpoint, before: Option<Vec<(u64, u64)>>) -> LimitO
 }
 
 /// Returns true if each trading partition has all definitions of the control log.
-fn has_imported(page: &serde_json::Value) -> bool {
+pub(super) fn has_imported(page: &serde_json::Value) -> bool {
     let rows = page["partitions"].as_array().into_iter().flatten();
     let control = rows.clone().find(|row| row["id"] == 0);
     let accepted = control.and_then(|row| row["imported_to"].as_u64());

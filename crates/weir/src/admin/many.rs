@@ -1,14 +1,17 @@
-//! Changes of the phase of a group of instruments, or of all, now and filed for later: one request
-//! to each partition, carried out whole or not at all.
+//! The instruments that a command names: symbols, groups, all. And one request to several
+//! partitions, or about several owners of filed changes.
+//!
+//! A refusal changed nothing, and the others are asked behind it. Behind any other error, of time
+//! or of the connection, the request may be in the log.
 
-use anyhow::Context;
-use weir_client::admin::{PhasesChanged, ScheduleOwner};
-use weir_client::status::{InstrumentStatus, phase_name};
+use anyhow::{Context, bail};
+use weir_client::admin::ScheduleOwner;
+use weir_client::status::{InstrumentStatus, StatusPage};
 use weir_client::{Admin, ClientError};
-use weir_types::{GroupId, InstrumentId, Nanos, PartitionId, Phase, RequestNo, SessionId, Switch};
-use weir_wire::reference::{ChangePhases, SCHEDULE_LIST_MAX};
+use weir_types::{GroupId, InstrumentId, Nanos, PartitionId, Phase, Reason};
+use weir_wire::reference::SCHEDULE_LIST_MAX;
 
-use super::{AdminArgs, Outcome, with_name};
+use super::{AdminArgs, define, with_name};
 
 /// Returns the group that a name stands for, none for `all`; `None` for an instrument's name.
 pub(super) fn group_of(name: &str) -> anyhow::Result<Option<GroupId>> {
@@ -21,21 +24,27 @@ pub(super) fn group_of(name: &str) -> anyhow::Result<Option<GroupId>> {
     group_id.map(Some)
 }
 
-/// Returns the instruments of a group, of none all.
+/// Returns the words for the group of some instruments; empty for all instruments.
+pub(super) fn of_group(group_id: GroupId) -> String {
+    if group_id.is_none() { String::new() } else { format!(" of group {group_id}") }
+}
+
+/// Returns the instruments of a group, of none all, as the status page has them a moment later.
 pub(super) fn members(
     args: &AdminArgs,
     group_id: GroupId,
 ) -> anyhow::Result<Vec<InstrumentStatus>> {
-    let mut all = args.login.endpoint.status()?.instruments;
-    all.retain(|row| group_id.is_none() || row.group == group_id.0);
-    let of = if group_id.is_none() { String::new() } else { format!(" of group {group_id}") };
-    anyhow::ensure!(!all.is_empty(), "the node has no instruments{of}");
-    Ok(all)
+    let is_member = |row: &&InstrumentStatus| group_id.is_none() || row.group == group_id.0;
+    let (_, found) = args.login.endpoint.status_until(|page| {
+        let rows: Vec<_> = page.instruments.iter().filter(is_member).cloned().collect();
+        (!rows.is_empty()).then_some(rows)
+    })?;
+    found.with_context(|| format!("the node has no instruments{}", of_group(group_id)))
 }
 
 /// The instruments that a command names, and the owners of their filed changes: each instrument, or
 /// their groups in each partition.
-pub(super) struct Named {
+pub(super) struct NamedInstruments {
     pub(super) instruments: Vec<InstrumentStatus>,
     /// Each with the words for it.
     owners: Vec<(String, ScheduleOwner)>,
@@ -47,10 +56,10 @@ pub(super) fn named(
     args: &AdminArgs,
     names: &[String],
     partitions: &[PartitionId],
-) -> anyhow::Result<Named> {
+) -> anyhow::Result<NamedInstruments> {
     let all = ["all".to_owned()];
     let names = if names.contains(&all[0]) { &all[..] } else { names };
-    let mut named = Named { instruments: Vec::new(), owners: Vec::new() };
+    let mut named = NamedInstruments { instruments: Vec::new(), owners: Vec::new() };
     for name in names {
         let Some(group_id) = group_of(name)? else {
             let instrument = args.login.endpoint.instrument(name)?;
@@ -73,8 +82,9 @@ pub(super) fn named(
     Ok(named)
 }
 
-impl Named {
-    /// Asks for each owner, up to the first that is refused; then says for which it was done.
+impl NamedInstruments {
+    /// Asks for each owner, also behind one that is refused. Fails with the reasons, and says for
+    /// which it was done.
     pub(super) fn for_each(
         &self,
         mut ask: impl FnMut(ScheduleOwner) -> Result<(), ClientError>,
@@ -103,84 +113,115 @@ impl Named {
         })
     }
 
-    /// Asks for each of `count` parts of each owner, as [`Named::for_each`].
+    /// Asks for each of `count` parts of each owner, as [`NamedInstruments::for_each`].
     fn in_parts(
         &self,
         count: usize,
         mut ask: impl FnMut(ScheduleOwner, usize) -> Result<(), ClientError>,
     ) -> anyhow::Result<()> {
-        let mut done: Vec<String> = Vec::new();
+        let mut outcomes = Outcomes::default();
         for (words, owner) in &self.owners {
             for part in 0..count {
                 let words = match count {
                     1 => words.clone(),
                     _ => format!("{words} (part {} of {count})", part + 1),
                 };
-                let asked = ask(*owner, part).map_err(|error| with_name(error.into()));
-                asked.with_context(|| match done.as_slice() {
-                    [] => format!("{words}; nothing was changed"),
-                    done => format!("{words}; done for {}", done.join(", ")),
-                })?;
-                done.push(words);
+                outcomes.ask(&words, || ask(*owner, part));
             }
         }
-        Ok(())
+        match outcomes.failure() {
+            Some(failure) => bail!(failure),
+            None => Ok(()),
+        }
     }
 }
 
-/// Returns the request that lifts the halts of a group.
-pub(super) fn resume_of(group_id: GroupId) -> ChangePhases {
-    ChangePhases {
-        request_no: RequestNo::NONE,
-        session_id: SessionId::NONE,
-        group_id,
-        partition_id: PartitionId::NONE,
-        phase: Phase::Closed,
-        resumes: Switch::On,
-        override_collars: Switch::Off,
-        through_call: Switch::Off,
+/// The outcomes of one request to several partitions, or about several owners.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    done: Vec<String>,
+    /// Each with the reason.
+    failed: Vec<String>,
+    not_asked: Vec<String>,
+    /// True behind an error that every further request would meet too.
+    is_over: bool,
+}
+
+impl Outcomes {
+    /// Asks for the one of these words, unless the requests are over.
+    pub(super) fn ask<T>(
+        &mut self,
+        words: &str,
+        ask: impl FnOnce() -> Result<T, ClientError>,
+    ) -> Option<T> {
+        if self.is_over {
+            self.not_asked.push(words.to_owned());
+            return None;
+        }
+        match ask() {
+            Ok(told) => {
+                self.done.push(words.to_owned());
+                Some(told)
+            }
+            Err(error) => {
+                self.fail(words, error);
+                None
+            }
+        }
+    }
+
+    fn fail(&mut self, words: &str, error: ClientError) {
+        let effect = match error {
+            ClientError::Refused { .. } | ClientError::NotOpen(_) => "nothing was changed",
+            _ => "it is not known whether it was done: look at the status page",
+        };
+        self.is_over = match error {
+            ClientError::Refused { reason, .. } => reason == Reason::UnknownTemplate,
+            _ => true,
+        };
+        self.failed.push(format!("{words}: {:#}; {effect}", with_name(error.into())));
+    }
+
+    /// Returns the failures, with those for which it was done and those that were not asked; `None`
+    /// if it was done for all.
+    pub(super) fn failure(&self) -> Option<String> {
+        if self.failed.is_empty() {
+            return None;
+        }
+        let mut text = self.failed.join("; ");
+        for (words, list) in [("done for", &self.done), ("not asked for", &self.not_asked)] {
+            if !list.is_empty() {
+                text.push_str(&format!("; {words} {}", list.join(", ")));
+            }
+        }
+        Some(text)
     }
 }
 
-/// Sends a change to each partition. Fails if instruments were skipped: for these the change would
-/// have been refused. For all instruments it works without the status page.
-pub(super) fn change(
-    admin: &mut Admin,
-    args: &AdminArgs,
-    change: ChangePhases,
-) -> anyhow::Result<Outcome> {
-    if !change.group_id.is_none() {
-        // A group without instruments is most likely mistyped.
-        members(args, change.group_id)?;
+/// Returns the number of changes of phase that are filed in all partitions; `None` from an older
+/// node, which does not report it.
+pub(super) fn filed_count(page: &StatusPage) -> Option<u64> {
+    let filed = define::trading(&page.json, "filed_changes").into_iter().map(|(_, count)| count);
+    filed.reduce(u64::saturating_add)
+}
+
+/// Says that changes filed for others stay, behind a command that found none of one.
+pub(super) fn note_that_others_stay(args: &AdminArgs, name: &str) {
+    // A page that cannot be read leaves only the note out.
+    let filed = args.login.endpoint.status().ok().and_then(|page| filed_count(&page));
+    if let Some(filed) = filed.filter(|filed| *filed > 0) {
+        eprintln!(
+            "weir: no change was filed for {name} itself; the node has {filed}, filed for all, for \
+             groups or for other instruments, which stay: `weir admin schedule all --clear` \
+             forgets all of them"
+        );
     }
-    let (mut sum, mut done) = (PhasesChanged::default(), Vec::new());
-    for partition_id in admin.partitions() {
-        let told = admin.change_phases(ChangePhases { partition_id, ..change });
-        let told = told.map_err(|error| with_name(error.into()));
-        let told = told.with_context(|| match done.as_slice() {
-            [] => format!("partition {partition_id}; nothing was changed"),
-            done => format!("partition {partition_id}; done in partitions {}", done.join(", ")),
-        })?;
-        sum.changed += told.changed;
-        sum.skipped += told.skipped;
-        done.push(partition_id.to_string());
-    }
-    let of = match change.group_id {
-        GroupId::NONE => "all instruments".to_owned(),
-        group_id => format!("group {group_id}"),
-    };
-    let what = match change.resumes {
-        Switch::On => "resumed",
-        Switch::Off => phase_name(change.phase),
-    };
-    let changed = sum.changed;
-    let text = format!("{of}: {what}; {changed} changed");
-    anyhow::ensure!(sum.skipped == 0, "{text}, {} skipped: refused for these", sum.skipped);
-    Ok(Outcome::of(text.clone(), serde_json::json!({ "done": text, "changed": changed })))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -191,19 +232,17 @@ mod tests {
             instrument_id: InstrumentId(id),
         };
         let owners = vec![("A".to_owned(), owner(1)), ("B".to_owned(), owner(2))];
-        let named = Named { instruments: Vec::new(), owners };
-        let closed = "the node closed the connection";
+        let named = NamedInstruments { instruments: Vec::new(), owners };
+        let lost = "the node closed the connection; it is not known whether it was done: look at \
+                    the status page";
         for (count, good, want) in [
-            (1, 0, format!("A; nothing was changed: {closed}")),
-            (1, 1, format!("B; done for A: {closed}")),
-            (2, 0, format!("A (part 1 of 2); nothing was changed: {closed}")),
-            (2, 1, format!("A (part 2 of 2); done for A (part 1 of 2): {closed}")),
+            (1, 0, format!("A: {lost}; not asked for B")),
+            (1, 1, format!("B: {lost}; done for A")),
             (
                 2,
-                3,
+                1,
                 format!(
-                    "B (part 2 of 2); done for A (part 1 of 2), A (part 2 of 2), B (part 1 of 2): \
-                     {closed}"
+                    "A (part 2 of 2): {lost}; done for A (part 1 of 2); not asked for B (part 1 of 2), B (part 2 of 2)"
                 ),
             ),
         ] {
@@ -212,7 +251,7 @@ mod tests {
                 asked.push((owner.instrument_id.0 as usize, part));
                 if asked.len() > good { Err(ClientError::Closed) } else { Ok(()) }
             });
-            assert_eq!(format!("{:#}", error.unwrap_err()), want);
+            assert_eq!(error.unwrap_err().to_string(), want);
             let all: Vec<_> = (0..=good).map(|at| (1 + at / count, at % count)).collect();
             assert_eq!(asked, all);
         }
@@ -227,5 +266,55 @@ mod tests {
             let said = group_of(name).unwrap_err().to_string();
             assert_eq!(said, format!("{name}: want group:1 to group:65535"));
         }
+    }
+
+    fn refused(reason: Reason) -> ClientError {
+        ClientError::Refused { request: "ChangePhases", reason, subject: String::new() }
+    }
+
+    fn timeout() -> ClientError {
+        ClientError::Timeout { waiting_for: "ChangePhases", timeout: Duration::from_secs(10) }
+    }
+
+    /// Returns the failure of a request about A, B and C, of which these are the errors.
+    fn failure(errors: [Option<ClientError>; 3]) -> Option<String> {
+        let mut outcomes = Outcomes::default();
+        for (words, error) in ["A", "B", "C"].into_iter().zip(errors) {
+            let is_done = error.is_none();
+            let told = outcomes.ask(words, || error.map_or(Ok(()), Err));
+            assert!(is_done || told.is_none(), "{words}");
+        }
+        outcomes.failure()
+    }
+
+    /// Behind an answer that did not come, the command said that nothing was changed.
+    #[test]
+    fn only_a_refusal_is_told_as_a_request_that_changed_nothing() {
+        assert_eq!(failure([None, None, None]), None);
+        let full = || Some(refused(Reason::LimitReached));
+        let reason = "ChangePhases is refused: LimitReached: ";
+        let said = failure([None, full(), None]).unwrap();
+        assert!(said.starts_with(&format!("B: {reason}")), "{said}");
+        assert!(said.ends_with("; nothing was changed; done for A, C"), "{said}");
+        let said = failure([full(), None, full()]).unwrap();
+        assert!(said.starts_with(&format!("A: {reason}")), "{said}");
+        assert!(said.contains(&format!("; nothing was changed; C: {reason}")), "{said}");
+        assert!(said.ends_with("; done for B"), "{said}");
+        for lost in [timeout(), ClientError::Closed] {
+            let told = lost.to_string();
+            let said = failure([None, Some(lost), None]).unwrap();
+            assert!(said.starts_with(&format!("B: {told}; it is not known whether")), "{said}");
+            assert!(said.ends_with("; done for A; not asked for C"), "{said}");
+            assert!(!said.contains("nothing was changed"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_does_not_know_the_request_is_older_and_is_asked_once() {
+        let said = failure([Some(refused(Reason::UnknownTemplate)), None, None]).unwrap();
+        let want =
+            "A: ChangePhases is refused: UnknownTemplate: the node is older than this command";
+        assert!(said.starts_with(want), "{said}");
+        assert!(said.ends_with("; nothing was changed; not asked for B, C"), "{said}");
     }
 }

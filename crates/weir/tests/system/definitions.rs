@@ -314,7 +314,8 @@ fn a_command_that_forgets_or_files_changes_of_all_says_them_and_is_refused_witho
         ),
         (
             &of_one[..],
-            "this forgets all filed changes of phase of WEIR1, of the 6 that the node has;",
+            "this forgets the changes of phase filed for WEIR1 itself, of the 6 that the node has \
+             (those of all and of its group stay); then it files 6 for each",
         ),
         (&["schedule", "all", "--clear"], "this forgets all 6 filed changes of phase of all 1"),
         (
@@ -332,7 +333,10 @@ fn a_command_that_forgets_or_files_changes_of_all_says_them_and_is_refused_witho
     succeed(&node, &["schedule", "all", "continuous", "--at", end]);
     succeed(&node, &[&["--yes"], &replace[..]].concat());
     node.partition_when(TRADING, |row| row["filed_changes"] == 6);
-    succeed(&node, &["schedule", "WEIR1", "--clear"]);
+    // They are those of all, and not of the instrument itself.
+    let said = succeed(&node, &["schedule", "WEIR1", "--clear"]);
+    assert_eq!(said.trim(), "0 changes of WEIR1 are forgotten");
+    succeed(&node, &["--yes", "schedule", "all", "--clear"]);
     node.partition_when(TRADING, |row| row["filed_changes"] == 0);
 }
 

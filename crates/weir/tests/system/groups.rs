@@ -1,60 +1,90 @@
-//! Groups of instruments: one request of an operator to each partition, by the command line.
+//! Groups of instruments: one request of an operator to each partition, by the command line, also
+//! where the status page lags or is not there.
 
-use std::process::{Command, Output};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_client::ClientError;
 use weir_client::admin::ScheduleOwner;
-use weir_types::{GroupId, InstrumentId, Nanos, Phase, Reason};
+use weir_client::clock::unix_time;
+use weir_client::request::LimitOrder;
+use weir_types::{GroupId, InstrumentId, Nanos, Phase, Reason, Side};
 
 use crate::support::trader::Trader;
-use crate::support::{ALICE, Home, Node, OPERATOR, TRADING, open_market, until};
+use crate::support::{ALICE, BOB, Home, Node, OPERATOR, TRADING, open_market, until};
 
-/// Runs `weir admin WORDS` as the first operator.
-fn try_admin(node: &Node, words: &[&str]) -> Output {
+/// An address at which nobody listens.
+const NOBODY: &str = "127.0.0.1:1";
+
+/// Runs `weir admin WORDS` as the first operator, without a terminal, with the status page of this
+/// address.
+fn run(node: &Node, http: &str, words: &[&str]) -> Output {
     let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["admin", "--node", &node.address().to_string(), "--http", node.http(), "--json"])
-        .args(["--key", &key, "--yes"])
+        .args(["admin", "--node", &node.address().to_string(), "--http", http, "--json"])
+        .args(["--key", &key])
         .args(words)
+        .stdin(Stdio::null())
         .output()
         .unwrap()
+}
+
+fn try_admin(node: &Node, words: &[&str]) -> Output {
+    run(node, node.http(), &[&["--yes"], words].concat())
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn admin(node: &Node, words: &[&str]) -> Value {
     let output = try_admin(node, words);
     assert!(output.status.success(), "{words:?}: {output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    json_of(&output)
 }
 
 fn refused(node: &Node, words: &[&str]) -> String {
     let output = try_admin(node, words);
-    assert!(!output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stderr).unwrap()
+    assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
+    said(&output)
+}
+
+/// Waits until the partition has imported all definitions that the node has acknowledged.
+fn imported(node: &Node) {
+    until("the imports", || {
+        let status = node.status();
+        let rows = status["partitions"].as_array()?;
+        let of = |id: u16| rows.iter().find(|row| row["id"] == id)?["imported_to"].as_u64();
+        (of(TRADING.0)? >= of(0)?).then_some(())
+    });
 }
 
 /// Starts a node with WEIR1 and WEIR2 in group 7, and WEIR3 in none.
 fn market() -> (Home, Node) {
     let home = Home::new("memory");
     let node = home.start();
-    open_market(&node, &[ALICE]);
-    let rows = |count: usize| {
-        until("the instruments", || {
-            let status = node.status();
-            let rows = status["instruments"].as_array()?;
-            let of_group = rows.iter().filter(|row| row["group"] == 7).count();
-            (rows.len() == count && of_group == count.min(2)).then_some(())
-        });
-    };
+    open_market(&node, &[ALICE, BOB]);
     until("the instrument", || {
         (node.status()["instruments"][0]["symbol"] == "WEIR1").then_some(())
     });
     admin(&node, &["instrument", "--id", "1", "--group", "7"]);
-    rows(1);
     admin(&node, &["instrument", "--id", "2", "--symbol", "WEIR2", "--group", "7"]);
-    rows(2);
     admin(&node, &["instrument", "--id", "3", "--symbol", "WEIR3"]);
-    rows(3);
+    until("the instruments", || {
+        let status = node.status();
+        let rows = status["instruments"].as_array()?;
+        let of_group = rows.iter().filter(|row| row["group"] == 7).count();
+        (rows.len() == 3 && of_group == 2).then_some(())
+    });
+    imported(&node);
     (home, node)
 }
 
@@ -64,37 +94,16 @@ fn phases(node: &Node) -> Vec<String> {
     rows.iter().map(|row| row["phase"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-#[test]
-fn a_group_is_halted_and_resumed_by_one_request_and_the_others_trade_on() {
-    let (_home, node) = market();
-    let mut alice = Trader::log_on(&node, ALICE);
-    let halted = admin(&node, &["halt", "group:7"]);
-    assert_eq!(halted["done"], "group 7: halted; 2 changed");
-    let refused_order = alice.ask_for_report(ALICE.buy(1, 51, 1));
-    assert_eq!(refused_order.reason, Reason::WrongPhase);
-    until("the phases", || (phases(&node) == ["halted", "halted", "continuous"]).then_some(()));
-    assert_eq!(admin(&node, &["halt", "all"])["changed"], 1);
-    assert_eq!(admin(&node, &["resume", "group:7"])["changed"], 2);
-    assert_eq!(alice.ask_for_report(ALICE.buy(2, 51, 1)).reason, Reason::None);
-    until("the phases", || (phases(&node) == ["continuous", "continuous", "halted"]).then_some(()));
+fn phases_when(node: &Node, want: [&str; 3]) {
+    until("the phases", || (phases(node) == want).then_some(()));
 }
 
-#[test]
-fn instruments_that_a_change_skips_make_the_command_fail_and_are_counted() {
-    let (_home, node) = market();
-    admin(&node, &["phase", "WEIR3", "closed"]);
-    let said = refused(&node, &["phase", "all", "closing-call"]);
-    assert!(said.contains("all instruments: closing-call; 2 changed, 1 skipped"), "{said}");
-    let said = refused(&node, &["halt", "group:8"]);
-    assert!(said.contains("the node has no instruments of group 8"), "{said}");
-    let said = refused(&node, &["halt", "group:x"]);
-    assert!(said.contains("group:x: want group:1 to group:65535"), "{said}");
+fn filed_when(node: &Node, count: u64) {
+    node.partition_when(TRADING, |row| row["filed_changes"] == count);
 }
 
-/// A calendar of all instruments was cleared first and then filed for 725 of 4,001.
-#[test]
-fn a_calendar_belongs_to_its_group_and_is_replaced_whole() {
-    let (home, node) = market();
+/// Writes a calendar with two changes a day.
+fn calendar(home: &Home) -> String {
     let file = home.path("calendar.toml");
     let calendar = r#"
         utc_offset = "Z"
@@ -102,17 +111,277 @@ fn a_calendar_belongs_to_its_group_and_is_replaced_whole() {
         phase = [{ at = "08:00", name = "continuous" }, { at = "16:00", name = "closed" }]
     "#;
     std::fs::write(&file, calendar).unwrap();
-    let file = file.to_str().unwrap();
-    let of_group = ["calendar", file, "--from", "2100-01-01", "--instruments", "group:7"];
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_group_is_halted_and_resumed_by_one_request_and_the_others_trade_on() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    let halted = admin(&node, &["halt", "group:7"]);
+    assert_eq!(halted["done"], "group 7: 2 halted; 2 changed");
+    assert_eq!(halted["phases"], json!({ "halted": ["WEIR1", "WEIR2"] }));
+    let refused_order = alice.ask_for_report(ALICE.buy(1, 51, 1));
+    assert_eq!(refused_order.reason, Reason::WrongPhase);
+    assert_eq!(phases(&node), ["halted", "halted", "continuous"], "the page shows the answer");
+    assert_eq!(admin(&node, &["halt", "all"])["changed"], 1);
+    let resumed = admin(&node, &["resume", "group:7"]);
+    assert_eq!(resumed["done"], "group 7: 2 continuous; 2 changed");
+    assert_eq!(alice.ask_for_report(ALICE.buy(2, 51, 1)).reason, Reason::None);
+    phases_when(&node, ["continuous", "continuous", "halted"]);
+    let resumed = admin(&node, &["resume", "group:7", "--call"]);
+    assert_eq!(resumed["done"], "group 7: 2 continuous (WEIR1, WEIR2); 0 changed", "no halt");
+}
+
+#[test]
+fn a_group_is_resumed_through_a_call_and_closed_now_and_later() {
+    let (_home, node) = market();
+    admin(&node, &["halt", "group:7"]);
+    let resumed = admin(&node, &["resume", "group:7", "--call"]);
+    assert_eq!(resumed["done"], "group 7: 2 volatility-call; 2 changed");
+    let closed = admin(&node, &["phase", "group:7", "closed"]);
+    assert_eq!(closed["done"], "group 7: 2 closed; 2 changed");
+    admin(&node, &["instrument", "--id", "1", "--group", "0"]);
+    admin(&node, &["schedule", "group:7", "continuous", "--at", "+1s"]);
+    phases_when(&node, ["closed", "continuous", "continuous"]);
+    let halted = admin(&node, &["halt", "group:7"]);
+    assert_eq!(halted["phases"], json!({ "halted": ["WEIR2"] }), "WEIR1 is in no group");
+}
+
+#[test]
+fn instruments_that_a_change_skips_make_the_command_fail_and_are_named() {
+    let (_home, node) = market();
+    admin(&node, &["phase", "WEIR3", "closed"]);
+    let output = try_admin(&node, &["phase", "all", "closing-call"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let want = "all instruments: 2 closing-call, 1 closed (WEIR3); 2 changed, 1 skipped";
+    let told = json_of(&output);
+    assert_eq!((&told["done"], &told["skipped"]), (&want.into(), &1.into()));
+    assert_eq!(told["phases"]["closed"], json!(["WEIR3"]));
+    let why = "refused for 1 instruments, which are as they were: 2 closing-call, 1 closed (WEIR3)";
+    assert!(said(&output).contains(why), "{output:?}");
+    for (words, want) in [
+        (&["halt", "group:8"][..], "the node has no instruments of group 8"),
+        (&["resume", "group:8"], "the node has no instruments of group 8"),
+        (&["schedule", "group:8", "--clear"], "the node has no instruments of group 8"),
+        (&["halt", "group:x"], "group:x: want group:1 to group:65535"),
+        (&["phase", "group:0", "closed"], "group:0: want group:1 to group:65535"),
+        (&["phase", "group:7", "closed", "--override-collars"], "FieldOutOfRange"),
+        (&["schedule", "group:7", "closed", "--at", "1970-01-02T00:00:00Z"], "FieldOutOfRange"),
+    ] {
+        let said = refused(&node, words);
+        assert!(said.contains(want), "{words:?}: {said}");
+    }
+    assert!(
+        refused(&node, &["phase", "group:7", "closed", "--override-collars"])
+            .contains("; nothing was changed")
+    );
+}
+
+/// The command said continuous of an instrument that had begun a volatility call.
+#[test]
+fn the_phases_that_instruments_reached_are_told_with_those_of_a_collar() {
+    let (_home, node) = market();
+    let of_call =
+        ["--reference-price", "1000", "--static-collar", "500", "--phase", "opening-call"];
+    admin(&node, &[&["instrument", "--id", "4", "--symbol", "WEIR4"], &of_call[..]].concat());
+    imported(&node);
+    let (mut alice, mut bob) = (Trader::log_on(&node, ALICE), Trader::log_on(&node, BOB));
+    let of = |order: LimitOrder| LimitOrder { instrument_id: InstrumentId(4), ..order }.request();
+    let bought = alice.ask_for_report(of(ALICE.order(1, Side::Buy, 1_100, 5)));
+    let sold = bob.ask_for_report(of(BOB.order(1, Side::Sell, 1_100, 5)));
+    assert_eq!((bought.reason, sold.reason), (Reason::None, Reason::None));
+    let opened = admin(&node, &["phase", "all", "continuous"]);
+    let want = "all instruments: 3 continuous, 1 volatility-call (WEIR4); 1 changed";
+    assert_eq!((&opened["done"], &opened["asked"]), (&want.into(), &"continuous".into()));
+    assert_eq!(opened["phases"]["volatility-call"], json!(["WEIR4"]));
+    // The call ends at a price within the collar only, or by an operator's word.
+    let said = refused(&node, &["phase", "all", "continuous"]);
+    assert!(said.contains("refused for 1 instruments") && said.contains("(WEIR4)"), "{said}");
+    let opened = admin(&node, &["phase", "all", "continuous", "--override-collars"]);
+    assert_eq!(opened["done"], "all instruments: 4 continuous; 1 changed");
+}
+
+/// A calendar of all instruments was cleared first and then filed for 725 of 4,001.
+#[test]
+fn a_calendar_belongs_to_its_group_and_is_replaced_whole() {
+    let (home, node) = market();
+    let file = calendar(&home);
+    let of_days = ["calendar", &file, "--from", "2100-01-01"];
+    let of_group = [&of_days[..], &["--instruments", "group:7"]].concat();
     admin(&node, &[&of_group[..], &["--days", "3"]].concat());
-    node.partition_when(TRADING, |row| row["filed_changes"] == 6);
+    filed_when(&node, 6);
     admin(&node, &[&of_group[..], &["--days", "2", "--replace"]].concat());
-    node.partition_when(TRADING, |row| row["filed_changes"] == 4);
+    filed_when(&node, 4);
     admin(&node, &["schedule", "WEIR3", "closed", "--at", "2100-01-01T16:00:00Z"]);
     admin(&node, &["schedule", "all", "halted", "--at", "2100-01-01T12:00:00Z"]);
-    node.partition_when(TRADING, |row| row["filed_changes"] == 6);
+    filed_when(&node, 6);
     assert_eq!(admin(&node, &["schedule", "group:7", "--clear"])["cleared"], 4);
     assert_eq!(admin(&node, &["schedule", "all", "--clear"])["cleared"], 2);
+    // Of all, the changes of each group and each instrument go too.
+    admin(&node, &[&of_group[..], &["--days", "2"]].concat());
+    admin(&node, &["schedule", "WEIR3", "closed", "--at", "2100-01-01T16:00:00Z"]);
+    filed_when(&node, 5);
+    let of_all = ["--instruments", "all", "--days", "1", "--replace"];
+    admin(&node, &[&of_days[..], &of_all].concat());
+    filed_when(&node, 2);
+}
+
+/// The operator's page promised that these forget all that is filed for the instrument.
+#[test]
+fn changes_filed_for_all_stay_behind_those_of_one_instrument_and_the_command_says_so() {
+    let (home, node) = market();
+    let file = calendar(&home);
+    let of_days = ["calendar", &file, "--from", "2100-01-01", "--days", "2"];
+    admin(&node, &of_days);
+    filed_when(&node, 4);
+    for name in ["WEIR1", "group:7"] {
+        let output = try_admin(&node, &["schedule", name, "--clear"]);
+        assert_eq!(json_of(&output)["cleared"], 0);
+        let want = format!("no change was filed for {name} itself; the node has 4, filed for all");
+        assert!(said(&output).contains(&want), "{output:?}");
+    }
+    let of_several = ["--instruments", "WEIR1,WEIR3", "--replace"];
+    admin(&node, &[&of_days[..], &of_several].concat());
+    filed_when(&node, 12);
+    let output = try_admin(&node, &["schedule", "WEIR1", "--clear"]);
+    assert_eq!((json_of(&output)["cleared"].as_u64(), said(&output)), (Some(4), String::new()));
+    filed_when(&node, 8);
+}
+
+/// The nearest has the last word: so one instrument is left out of a change of all.
+#[test]
+fn an_instruments_own_change_is_made_behind_that_of_all_at_the_same_time() {
+    let (_home, node) = market();
+    let mut operator = node.admin();
+    let at = Nanos(unix_time().0 + 1_000_000_000);
+    let of = |instrument_id| {
+        let (partition_id, group_id) = (TRADING, GroupId::NONE);
+        ScheduleOwner { partition_id, group_id, instrument_id }
+    };
+    operator.file_phase(of(InstrumentId(3)), at, Phase::Continuous).unwrap();
+    operator.file_phase(of(InstrumentId::NONE), at, Phase::Closed).unwrap();
+    operator.close().unwrap();
+    phases_when(&node, ["closed", "closed", "continuous"]);
+    let history = node.status()["instruments"][2]["phases"].clone();
+    assert_eq!(history, "continuous closed continuous", "both are made");
+}
+
+#[test]
+fn commands_that_stop_a_group_or_forget_its_changes_are_refused_without_a_terminal() {
+    let (home, node) = market();
+    let file = calendar(&home);
+    let of_group = ["calendar", &file, "--days", "1", "--from", "2100-01-01", "--instruments"];
+    let of_group = [&of_group[..], &["group:7"]].concat();
+    admin(&node, &of_group);
+    filed_when(&node, 2);
+    let stops = "this makes all 2 instruments of group 7";
+    let forgets = "this forgets the changes of phase filed for group:7 itself, of the 2 that the \
+                   node has (those of all and of single instruments stay)";
+    let replace = [&of_group[..], &["--replace"]].concat();
+    for (words, want) in [
+        (&["halt", "group:7"][..], format!("{stops} halted: WEIR1, WEIR2")),
+        (&["phase", "group:7", "closed"], format!("{stops} closed: WEIR1, WEIR2")),
+        (
+            &["schedule", "group:7", "closed", "--at", "2100-01-01T12:00:00Z"],
+            format!("{stops} closed: WEIR1, WEIR2, at 2100-01-01T12:00:00Z"),
+        ),
+        (&["schedule", "group:7", "--clear"], forgets.to_owned()),
+        (&replace[..], format!("{forgets}; then it files 2 for each")),
+    ] {
+        let output = run(&node, node.http(), words);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains(&want) && said.contains("give --yes"), "{words:?}: {said}");
+    }
+    filed_when(&node, 2);
+    assert_eq!(phases(&node), ["continuous", "continuous", "continuous"]);
+}
+
+/// Serves a status page, the n-th one to the n-th request, from zero. Returns its address, and the
+/// number of requests.
+fn serve_pages(page: impl Fn(usize) -> Value + Send + 'static) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let count = Arc::new(AtomicUsize::new(0));
+    let served = count.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _asked = stream.read(&mut [0; 1_024]).unwrap();
+            let body = page(served.fetch_add(1, Ordering::SeqCst)).to_string();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
+        }
+    });
+    (address, count)
+}
+
+/// A page on which the partition has imported the definitions up to this one, of nine.
+fn page(imported_to: u64) -> Value {
+    json!({
+        "instruments": [{
+            "id": 1, "symbol": "WEIR1", "price_exponent": -2, "partition": 1, "group": 7,
+            "phase": "halted",
+        }],
+        "partitions": [{ "id": 0, "imported_to": 9 }, { "id": 1, "imported_to": imported_to }],
+        "delivery": { "source": 1, "position": u64::MAX },
+    })
+}
+
+/// A halt of all missed an instrument that the partition had not imported yet.
+#[test]
+fn a_change_of_many_waits_until_the_partition_knows_all_instruments() {
+    let (_home, node) = market();
+    let http = node.http().to_owned();
+    let (address, count) = serve_pages(move |number| {
+        let is_early = number < 3;
+        if is_early {
+            let now = weir_client::status::StatusPage::fetch(&http).unwrap();
+            let phase = now.instruments[0].phase();
+            assert_eq!(phase, Some(Phase::Continuous), "the halt came too early");
+        }
+        page(if is_early { 8 } else { 9 })
+    });
+    let output = run(&node, &address, &["--yes", "halt", "all"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!((json_of(&output)["changed"].as_u64(), said(&output)), (Some(3), String::new()));
+    // Four until the definitions are there, and two with the phases reached.
+    assert_eq!(count.load(Ordering::SeqCst), 6);
+}
+
+#[test]
+fn a_change_of_many_is_sent_all_the_same_if_the_imports_do_not_come() {
+    let (_home, node) = market();
+    let (address, _) = serve_pages(|_| page(8));
+    let output = run(&node, &address, &["--yes", "halt", "group:7"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(json_of(&output)["changed"], 2);
+    assert!(said(&output).contains("a partition has not imported all definitions"), "{output:?}");
+}
+
+/// The halt of a group failed if the page could not be read.
+#[test]
+fn a_halt_needs_no_status_page_and_other_phases_are_told_as_not_known() {
+    let (_home, node) = market();
+    let output = run(&node, NOBODY, &["--yes", "halt", "group:7"]);
+    assert!(output.status.success(), "{output:?}");
+    let told = json_of(&output);
+    assert_eq!(
+        (&told["done"], &told["phases"]),
+        (&"group 7: halted; 2 changed".into(), &Value::Null)
+    );
+    let want = "no status page at 127.0.0.1:1";
+    assert!(said(&output).contains(want) && said(&output).contains("all the same"), "{output:?}");
+    phases_when(&node, ["halted", "halted", "continuous"]);
+    let output = run(&node, NOBODY, &["resume", "group:7"]);
+    assert_eq!(output.status.code(), Some(1), "the group may be mistyped: {output:?}");
+    assert_eq!(phases(&node), ["halted", "halted", "continuous"]);
+    let output = run(&node, NOBODY, &["resume", "all"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(json_of(&output)["done"], "all instruments: asked for resume; 2 changed");
+    assert!(said(&output).contains("not known yet"), "{output:?}");
+    phases_when(&node, ["continuous", "continuous", "continuous"]);
 }
 
 /// The node refused the 4,097th change of a calendar, without a word of the limit.

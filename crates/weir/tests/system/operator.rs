@@ -132,8 +132,10 @@ fn what_was_closed_stays_closed_behind_a_halt_of_all() {
     let (_home, node) = market();
     admin(&node, &["phase", "WEIR1", "closed"]);
     let halted = admin(&node, &["--yes", "halt", "all"]);
-    assert_eq!(halted["done"], "all instruments: halted; 1 changed");
-    assert_eq!(admin(&node, &["resume", "all"])["changed"], 1);
+    assert_eq!(halted["done"], "all instruments: 1 halted; 1 changed");
+    let resumed = admin(&node, &["resume", "all"]);
+    assert_eq!(resumed["done"], "all instruments: 1 closed (WEIR1); 1 changed");
+    assert_eq!(resumed["phases"]["closed"][0], "WEIR1");
     assert_eq!(phases_when(&node, "closed"), "continuous closed halted closed");
 }
 
