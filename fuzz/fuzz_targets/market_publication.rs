@@ -25,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn shaped(recipe: &mut Recipe<'_>) -> Vec<u8> {
     let out = &mut Vec::new();
     // The format, the version of the messages, the hour, the epoch, an open session of day 0.
-    put(&[1, 2, 0, 1 + u64::from(recipe.byte()), 1, 0, u64::from(recipe.byte() % 2), 0], out);
+    put(&[2, 3, 0, 1 + u64::from(recipe.byte()), 1, 0, u64::from(recipe.byte() % 2), 0], out);
     // The time, no order under way, then the numbers that were assigned.
     put(&[u64::from(recipe.short()), 0, 1 << 16, 1 << 16, 9, 3, 0, 0], out);
     let instruments = 1 + u64::from(recipe.byte() % 4);
@@ -37,7 +37,8 @@ fn shaped(recipe: &mut Recipe<'_>) -> Vec<u8> {
         out.extend_from_slice(&symbol);
         // Tick, least and greatest price, lot, greatest quantity, exponent -2.
         put(&[2, 0, 1 << 20, 1, 1_000, 3], out);
-        out.extend_from_slice(&[recipe.byte() % 6, recipe.byte() % 6]);
+        // Its first phase, its phase, the cause of that, and its number in the session.
+        out.extend_from_slice(&[recipe.byte() % 6, recipe.byte() % 6, recipe.byte() % 5]);
         put_number(out, id);
     }
     let orders = u64::from(recipe.byte() % 32);

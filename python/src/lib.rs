@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_types::{
     AnySide, ExecType, FeedState, MarketContent, MarketPolicy, OrdStatus, OrdType, OrderAction,
-    Reason, Side, TimeInForce, TradingState,
+    PhaseCause, Reason, Side, TimeInForce, TradingState,
 };
 use weir_wire::Message;
 use weir_wire::delivery::OrderRow;
@@ -68,6 +68,6 @@ fn codes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         )*};
     }
     add!(Side OrdType TimeInForce ExecType OrdStatus Reason);
-    add!(AnySide FeedState MarketContent MarketPolicy OrderAction TradingState);
+    add!(AnySide FeedState MarketContent MarketPolicy OrderAction PhaseCause TradingState);
     Ok(all)
 }

@@ -288,7 +288,8 @@ def test_what_the_source_lost_is_marked(gateway: Gateway, venue: Venue) -> None:
 
 def test_who_does_not_keep_up_is_told_what_is_lost(gateway: Gateway, venue: Venue) -> None:
     with gateway.market(["trades", "status"], queue_len_max=100) as market:
-        take(market, lambda batches: len(rows(batches, "statuses")) > 0)
+        batches = take(market, lambda batches: len(rows(batches, "statuses")) > 0)
+        assert rows(batches, "statuses")[0]["cause"] == weir.PhaseCause.Unknown
         count = 0
         # No batch is read: the sockets fill, then the queue, then messages are skipped.
         while not any(report["queue_len"] >= 50 for report in gateway.subscribers()):

@@ -127,6 +127,16 @@ class OrderAction(IntEnum):
     Clear = 8
 
 
+class PhaseCause(IntEnum):
+    """The cause of an instrument's trading state, where the source is a Weir node."""
+
+    Unknown = 0
+    Operator = 1
+    Schedule = 2
+    CallEnd = 3
+    Collar = 4
+
+
 class TradingState(IntEnum):
     """The trading state of an instrument."""
 

@@ -8,7 +8,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use serde::Deserialize;
-use weir_types::{InstrumentId, PartitionId, Phase, Price, Qty, mantissa};
+use weir_types::{
+    InstrumentId, Nanos, PartitionId, Phase, PhaseCause, Price, Qty, SessionId, mantissa,
+};
 
 use crate::connection::resolve;
 use crate::error::ClientError;
@@ -43,6 +45,16 @@ pub struct InstrumentStatus {
     pub price_max: Option<Price>,
     /// The name of its phase; absent when the node has not kept the event that set it.
     pub phase: Option<String>,
+    /// Log time of the last change of the phase, or of an operator's halt that holds.
+    pub phase_since: Option<Nanos>,
+    /// The name of the cause of that change; absent while the phase is the definition's, where the
+    /// node does not know it, and from older nodes.
+    pub phase_cause: Option<String>,
+    /// The operator's session that asked for it; absent for other causes.
+    pub phase_by: Option<SessionId>,
+    /// True while an operator's halt holds against scheduled changes; absent where the node does
+    /// not know it, and from older nodes.
+    pub is_held: Option<bool>,
     /// The price of its last trade.
     pub last_price: Option<Price>,
     /// The price of its last uncrossing that traded, else its definition's.
@@ -65,6 +77,10 @@ struct InstrumentFields {
     price_min: Option<String>,
     price_max: Option<String>,
     phase: Option<String>,
+    phase_since_ns: Option<u64>,
+    phase_cause: Option<String>,
+    phase_by: Option<u32>,
+    is_held: Option<bool>,
     last_price: Option<String>,
     static_reference: Option<String>,
 }
@@ -97,6 +113,10 @@ impl TryFrom<InstrumentFields> for InstrumentStatus {
             group: of.group,
             qty_exponent: of.qty_exponent,
             phase: of.phase,
+            phase_since: of.phase_since_ns.map(Nanos),
+            phase_cause: of.phase_cause,
+            phase_by: of.phase_by.map(SessionId),
+            is_held: of.is_held,
         })
     }
 }
@@ -118,6 +138,23 @@ impl InstrumentStatus {
     #[must_use]
     pub fn phase(&self) -> Option<Phase> {
         self.phase.as_deref().and_then(phase_named)
+    }
+
+    /// The cause of its phase; `None` also for one that this program does not know.
+    #[must_use]
+    pub fn cause(&self) -> Option<PhaseCause> {
+        self.phase_cause.as_deref().and_then(cause_named)
+    }
+
+    /// Its phase for people, with the cause as far as it is known: `halted (operator 90, held)`.
+    #[must_use]
+    pub fn phase_text(&self) -> String {
+        let by = self.phase_by.map(|by| format!(" {by}")).unwrap_or_default();
+        let cause = self.phase_cause.as_ref().map(|cause| format!("{cause}{by}"));
+        let hold = (self.is_held == Some(true)).then(|| "held".to_owned());
+        let notes: Vec<String> = cause.into_iter().chain(hold).collect();
+        let phase = self.phase.as_deref().unwrap_or("phase unknown");
+        if notes.is_empty() { phase.to_owned() } else { format!("{phase} ({})", notes.join(", ")) }
     }
 
     /// The price near which an uncrossing is expected: the last price, else the static reference.
@@ -144,6 +181,24 @@ pub fn phase_name(phase: Phase) -> &'static str {
 #[must_use]
 pub fn phase_named(name: &str) -> Option<Phase> {
     Phase::ALL.iter().copied().find(|phase| phase_name(*phase) == name)
+}
+
+/// Returns the name of a cause on the status page; `None` for the unknown one.
+#[must_use]
+pub fn cause_name(cause: PhaseCause) -> Option<&'static str> {
+    Some(match cause {
+        PhaseCause::Unknown => return None,
+        PhaseCause::Operator => "operator",
+        PhaseCause::Schedule => "schedule",
+        PhaseCause::CallEnd => "call-end",
+        PhaseCause::Collar => "collar",
+    })
+}
+
+/// Returns the cause of a name.
+#[must_use]
+pub fn cause_named(name: &str) -> Option<PhaseCause> {
+    PhaseCause::ALL.iter().copied().find(|cause| cause_name(*cause) == Some(name))
 }
 
 /// The status page: instruments as values, the whole page as JSON.
@@ -272,6 +327,42 @@ mod tests {
         assert_eq!((of.reference(), of.static_reference), (Some(Price(1_005)), None));
         let error = read("0.005").unwrap_err().to_string();
         assert!(error.contains("\"0.005\" is no number of A"), "{error}");
+    }
+
+    #[test]
+    fn a_phase_is_told_with_its_cause_its_operator_and_its_hold() {
+        let of = |phase: &str, cause: Option<&str>, by: Option<u32>, is_held: Option<bool>| {
+            let row = serde_json::json!({
+                "id": 1, "symbol": "A", "partition": 1, "price_exponent": 0, "phase": phase,
+                "phase_cause": cause, "phase_by": by, "is_held": is_held,
+            });
+            let of: InstrumentStatus = serde_json::from_value(row).unwrap();
+            (of.cause(), of.phase_text())
+        };
+        for (told, cause, text) in [
+            (of("halted", None, None, None), None, "halted"),
+            (
+                of("halted", Some("operator"), Some(90), Some(true)),
+                Some(PhaseCause::Operator),
+                "halted (operator 90, held)",
+            ),
+            (
+                of("closed", Some("schedule"), None, Some(true)),
+                Some(PhaseCause::Schedule),
+                "closed (schedule, held)",
+            ),
+            (
+                of("volatility-call", Some("collar"), None, Some(false)),
+                Some(PhaseCause::Collar),
+                "volatility-call (collar)",
+            ),
+            (of("x", Some("a later one"), None, None), None, "x (a later one)"),
+        ] {
+            assert_eq!(told, (cause, text.to_owned()));
+        }
+        for cause in PhaseCause::ALL.iter().copied().filter(|of| *of != PhaseCause::Unknown) {
+            assert_eq!(cause_name(cause).and_then(cause_named), Some(cause));
+        }
     }
 
     #[test]

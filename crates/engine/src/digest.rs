@@ -429,7 +429,7 @@ fn phase_sum(e: &PhaseChanged) -> u64 {
     sum([
         e.transact_time.0,
         pair(e.session_id.0, e.instrument_id.0),
-        u64::from(e.cause.code()) << 8 | u64::from(e.phase.code()),
+        u64::from(e.hold.code()) << 16 | u64::from(e.cause.code()) << 8 | u64::from(e.phase.code()),
         u64::from(e.partition_id.0) << 8 | 4,
     ])
 }

@@ -5,8 +5,8 @@
 //! the engine stops.
 
 use weir_types::{
-    Cash, ClOrdId, EventNo, FirmId, InstrumentId, Nanos, OrderId, Phase, Position, Price, Qty,
-    Reason, Rec, RequestNo, Seq, SessionId, Side,
+    Cash, ClOrdId, EventNo, FirmId, InstrumentId, Nanos, OrderId, Phase, PhaseCause, PhaseOrigin,
+    Position, Price, Qty, Reason, Rec, RequestNo, Seq, SessionId, Side,
 };
 use weir_types::{ExecId, MatchId};
 use weir_wire::event::{OrderEvent, RequestRejected};
@@ -95,10 +95,21 @@ pub struct InstrumentState {
     pub phase: Phase,
     /// True while an operator's halt holds.
     pub is_held: bool,
+    /// The last change of these two; `None` while they are the definition's, and behind a snapshot
+    /// of a version without it.
+    pub origin: Option<PhaseOrigin>,
     /// The price of its last trade that was not busted, or an operator's; `None` before the first.
     pub last_price: Option<Price>,
     /// The price of its last uncrossing with a trade that was not busted, or an operator's.
     pub uncrossed_price: Option<Price>,
+}
+
+impl InstrumentState {
+    /// Returns the cause of the phase, unknown for the definition's.
+    #[must_use]
+    pub fn cause(&self) -> PhaseCause {
+        self.origin.map_or(PhaseCause::Unknown, |origin| origin.cause)
+    }
 }
 
 /// The queue of an instrument in which a live order is.
@@ -502,6 +513,7 @@ impl Engine {
             definition: row.definition,
             phase: row.phase,
             is_held: row.is_held,
+            origin: row.origin,
             last_price: row.last_price,
             uncrossed_price: row.uncrossed_price,
         };

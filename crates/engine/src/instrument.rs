@@ -1,6 +1,6 @@
 //! Instruments with their books, stops and parked orders, and firms.
 
-use weir_types::{FirmId, OrdType, Phase, Price, Qty, Reason, Side};
+use weir_types::{FirmId, OrdType, Phase, PhaseOrigin, Price, Qty, Reason, Side};
 use weir_wire::reference::DefineInstrument;
 
 use crate::book::BookSide;
@@ -21,6 +21,9 @@ pub(crate) struct Instrument {
     /// True from an operator's halt until an operator lifts it: scheduled changes but a close leave
     /// the instrument alone. INVARIANT: the phase is halted or closed then.
     pub(crate) is_held: bool,
+    /// The last change of the phase or of `is_held`; `None` while they are the definition's, and
+    /// behind a snapshot of a version without it.
+    pub(crate) origin: Option<PhaseOrigin>,
     /// The price of the last trade that was not busted, or the one that an operator set since;
     /// `None` before the first.
     pub(crate) last_price: Option<Price>,
@@ -65,6 +68,7 @@ impl Instrument {
             // One that was never open goes back to closed.
             resume_to: is_halted.then_some(Phase::Closed),
             is_held: is_halted,
+            origin: None,
             last_price: None,
             uncrossed_price: None,
             session_price: None,

@@ -1,8 +1,8 @@
 //! Changes of phase: the legal ones and their effects, in the order of `docs/matching.md`.
 
 use weir_types::{
-    ExecType, InstrumentId, OrdStatus, OrdType, Phase, PhaseCause, Reason, RequestNo, SessionId,
-    Switch, TimeInForce,
+    ExecType, InstrumentId, OrdStatus, OrdType, Phase, PhaseCause, PhaseHold, PhaseOrigin, Reason,
+    RequestNo, SessionId, Switch, TimeInForce,
 };
 use weir_wire::event::PhaseChanged;
 use weir_wire::reference::{ResumeTrading, SetPhase};
@@ -120,9 +120,12 @@ impl Engine {
         cause: Cause,
         out: &mut S,
     ) -> u64 {
+        let row = &mut self.instruments[instrument];
         // An operator's halt holds, also one that a schedule began.
-        self.instruments[instrument].is_held |=
-            self.instruments[instrument].phase == Phase::Halted && to == Phase::Halted;
+        if row.phase == Phase::Halted && to == Phase::Halted && !row.is_held {
+            row.is_held = true;
+            self.say_phase(instrument, cause, out);
+        }
         self.change_phase(instrument, to, cause, out)
     }
 
@@ -164,7 +167,12 @@ impl Engine {
         out: &mut S,
     ) -> u64 {
         let row = &mut self.instruments[instrument];
-        (row.resume_to, row.is_held) = (None, false);
+        let was_held = core::mem::take(&mut row.is_held);
+        row.resume_to = None;
+        if was_held && row.phase == to {
+            // A close outlives the halt: only the hold ends.
+            self.say_phase(instrument, cause, out);
+        }
         self.change_phase(instrument, to, cause, out)
     }
 
@@ -277,14 +285,24 @@ impl Engine {
         row.enter(to, cause.kind == PhaseCause::Operator);
         let instrument_id = row.definition.instrument_id;
         self.timers.set_call_end(instrument_id, None);
+        self.say_phase(instrument, cause, out);
+    }
+
+    /// Reports the phase and whether an operator's halt holds, one of which has changed, and keeps
+    /// the cause.
+    fn say_phase<S: EventSink>(&mut self, instrument: Slot, cause: Cause, out: &mut S) {
+        let Cause { kind, session_id, .. } = cause;
+        let row = &mut self.instruments[instrument];
+        row.origin = Some(PhaseOrigin { cause: kind, session_id, at: self.time });
         let event = Event::Plain(PlainEvent::PhaseChanged(PhaseChanged {
             position: self.position,
             transact_time: self.time,
-            instrument_id,
+            instrument_id: row.definition.instrument_id,
             partition_id: self.config.partition_id,
-            phase: to,
-            cause: cause.kind,
-            session_id: cause.session_id,
+            phase: row.phase,
+            cause: kind,
+            session_id,
+            hold: if row.is_held { PhaseHold::Held } else { PhaseHold::Free },
         }));
         self.say(&event, out);
     }

@@ -149,5 +149,7 @@ weir_plant::plants! {
         ListUncounted,
         /// A snapshot omits the list of changes that are to be filed together.
         SnapshotForgetsList,
+        /// A snapshot omits the causes of the phases.
+        CauseForgottenAtRestart,
     }
 }

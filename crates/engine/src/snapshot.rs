@@ -14,6 +14,7 @@
 
 mod bytes;
 mod groups;
+mod origin;
 mod promised;
 mod sweeps;
 
@@ -39,12 +40,13 @@ use crate::stops::is_stop;
 use crate::transfer::LastTransfer;
 use bytes::{Reader, Writer};
 use groups::write_membership;
+use origin::{read_origin, write_origin};
 use promised::SnapshotReservations;
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
 const VERSION: u32 = 6;
-/// The last version without groups and changes of many instruments: that of the rules before, so
-/// that an upgrade begins at the end of its log.
+/// The last version without groups, changes of many instruments and causes of phases: that of the
+/// rules before, so that an upgrade begins at the end of its log.
 const VERSION_UNGROUPED: u32 = 5;
 /// The oldest version that is read, that of rules 4. It has no halts: a halted instrument is held,
 /// and goes back to continuous trading as a resume did then. It has no sweeps of kill switches. Its
@@ -353,6 +355,7 @@ impl Engine {
             w.flag(row.is_session_over);
             write_bases(&row.bases, w);
             write_membership(row, w);
+            write_origin(row.origin, w);
         }
     }
 
@@ -389,6 +392,7 @@ impl Engine {
             row.bases = read_bases(r)?;
             if version > VERSION_UNGROUPED {
                 self.read_membership(slot, r)?;
+                self.instruments[slot].origin = read_origin(r, self.time)?;
             }
         }
         Ok(())

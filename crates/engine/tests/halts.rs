@@ -7,6 +7,7 @@ use support::steps::*;
 use support::*;
 use weir_engine::EngineConfig;
 use weir_types::*;
+use weir_wire::event::PhaseChanged;
 use weir_wire::{Event, PlainEvent};
 
 /// Returns a desk that both engines serve.
@@ -71,7 +72,7 @@ fn a_close_ends_a_held_instruments_day_and_the_next_morning_does_not_open_it() {
         ("at 6000", &[]),
         ("tick", &[]),
         // What was closed stays closed: its own opening is the next one.
-        ("resume", &["done 0 Closed"]),
+        ("resume", &["phase Closed", "done 0 Closed"]),
         ("at 9000", &[]),
         ("tick", &["phase OpeningCall"]),
     ]);
@@ -90,6 +91,7 @@ fn a_scheduled_halt_ends_by_schedule_until_an_operator_takes_it_over() {
         ("tick", &["uncrossed 0@0 +0", "phase Continuous"]),
         ("at 7000", &[]),
         ("tick", &["phase Halted"]),
+        ("phase halted", &["phase Halted", "done 0"]),
         ("phase halted", &["done 0"]),
         ("at 8000", &[]),
         ("tick", &[]),
@@ -193,23 +195,45 @@ fn a_scheduled_change_ends_no_call_beyond_a_collar_and_its_time_does() {
     check_on(&mut desk, &[("at 2000", &[]), ("tick", &AT_200[..4])]);
 }
 
-#[test]
-fn a_change_of_phase_says_its_cause() {
+/// A scheduled halt, a call that a collar begins and its time ends, and changes of an operator.
+const CHANGES: [&str; 13] = [
+    "schedule 5000 halted",
+    "schedule 5001 continuous",
+    "sell a 100 1",
+    "bob buy x 100 1",
+    "sell b 105 1",
+    "bob buy y 105 1",
+    "at 3000",
+    "tick",
+    "at 5000",
+    "tick",
+    "at 5001",
+    "tick",
+    "phase closing",
+];
+
+/// Returns a desk whose collars and calls are small enough for [`CHANGES`].
+fn collared() -> Desk {
     let mut desk = twins();
     define(&mut desk, |d| (d.dynamic_collar, d.volatility_call) = (100, Nanos(50)));
-    for text in ["schedule 5000 halted", "schedule 5001 continuous", "sell a 100 1"] {
-        step(&mut desk, text);
-    }
-    for text in ["bob buy x 100 1", "sell b 105 1", "bob buy y 105 1", "at 3000", "tick"] {
-        step(&mut desk, text);
-    }
-    for text in ["at 5000", "tick", "at 5001", "tick", "phase closing"] {
-        step(&mut desk, text);
-    }
-    let told = desk.events.iter().filter_map(|event| match event {
-        Event::Plain(PlainEvent::PhaseChanged(e)) => Some((e.phase, e.cause, e.session_id)),
+    desk
+}
+
+/// Returns the changes of phase among a desk's events.
+fn changes_of(desk: &Desk) -> impl DoubleEndedIterator<Item = PhaseChanged> {
+    desk.events.iter().filter_map(|event| match event {
+        Event::Plain(PlainEvent::PhaseChanged(e)) => Some(*e),
         _ => None,
-    });
+    })
+}
+
+#[test]
+fn a_change_of_phase_says_its_cause() {
+    let mut desk = collared();
+    for text in CHANGES {
+        step(&mut desk, text);
+    }
+    let told = changes_of(&desk).map(|e| (e.phase, e.cause, e.session_id));
     let nobody = SessionId::NONE;
     assert_eq!(
         told.collect::<Vec<_>>(),
@@ -221,4 +245,56 @@ fn a_change_of_phase_says_its_cause() {
             (Phase::ClosingCall, PhaseCause::Operator, OPERATOR),
         ]
     );
+}
+
+/// The halt that an operator took over was told by no event, nor was its end behind a close: views
+/// could not know whether it held.
+#[test]
+fn a_halt_that_begins_or_ceases_to_hold_is_told_also_where_the_phase_stays() {
+    let mut desk = twins();
+    for text in ["schedule 5000 halted", "schedule 6000 closed", "at 5000", "tick"] {
+        step(&mut desk, text);
+    }
+    for text in ["phase halted", "phase halted", "at 6000", "tick", "resume", "resume"] {
+        step(&mut desk, text);
+    }
+    let told = changes_of(&desk).map(|e| (e.phase, e.cause, e.hold));
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            (Phase::Halted, PhaseCause::Schedule, PhaseHold::Free),
+            (Phase::Halted, PhaseCause::Operator, PhaseHold::Held),
+            (Phase::Closed, PhaseCause::Schedule, PhaseHold::Held),
+            (Phase::Closed, PhaseCause::Operator, PhaseHold::Free),
+        ]
+    );
+}
+
+#[test]
+fn the_cause_of_a_phase_outlives_a_restart() {
+    let mut desk = collared();
+    for text in CHANGES.into_iter().chain(["phase halted", "resume"]) {
+        step(&mut desk, text);
+        let before: Vec<_> = desk.engine.instruments().collect();
+        restart(&mut desk);
+        assert_eq!(desk.engine.instruments().collect::<Vec<_>>(), before, "{text}");
+        let last = changes_of(&desk).next_back().map(|e| {
+            let (cause, session_id, at) = (e.cause, e.session_id, e.transact_time);
+            (PhaseOrigin { cause, session_id, at }, e.hold == PhaseHold::Held)
+        });
+        let row = before.iter().find(|row| row.definition.instrument_id == TULIP);
+        let row = row.expect("it is defined");
+        assert_eq!(row.origin, last.map(|(origin, _)| origin), "{text}");
+        assert_eq!(row.is_held, last.is_some_and(|(_, is_held)| is_held), "{text}");
+    }
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn a_planted_snapshot_without_causes_is_found() {
+    use weir_engine::plant::{Plant, set};
+    set(Some(Plant::CauseForgottenAtRestart));
+    let is_found = std::panic::catch_unwind(the_cause_of_a_phase_outlives_a_restart).is_err();
+    set(None);
+    assert!(is_found, "it is planted");
 }

@@ -183,3 +183,25 @@ fn a_list_of_changes_out_of_order_is_refused() {
         assert_eq!(error, Some(SnapshotError::Invalid("change of many instruments")), "{bad:?}");
     }
 }
+
+#[test]
+fn a_cause_that_no_change_of_phase_has_is_refused() {
+    let (mut desk, _) = desk();
+    step(&mut desk, "phase halted");
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    let origin = |cause: PhaseCause, session_id: SessionId, at: u64| {
+        [&[1, cause.code()][..], &session_id.0.to_le_bytes(), &at.to_le_bytes()].concat()
+    };
+    let (now, nobody) = (desk.engine.time().0, SessionId::NONE);
+    let right = origin(PhaseCause::Operator, OPERATOR, now);
+    for bad in [
+        origin(PhaseCause::Unknown, nobody, now),
+        origin(PhaseCause::Operator, nobody, now),
+        origin(PhaseCause::Schedule, OPERATOR, now),
+        origin(PhaseCause::Operator, OPERATOR, now + 1),
+    ] {
+        let error = restored(&desk, &bytes, &right, &bad).err();
+        assert_eq!(error, Some(SnapshotError::Invalid("cause of a phase")), "{bad:?}");
+    }
+}

@@ -103,6 +103,7 @@ fn a_snapshot_from_before_groups_goes_on_with_its_schedule_and_a_change_of_all()
     let mut engine = Engine::restore(config(), BEFORE_GROUPS).expect("it is read");
     assert_eq!((engine.filed_change_count(), engine.live_order_count()), (2, 9));
     assert!(engine.instruments().all(|row| row.definition.group_id.is_none()));
+    assert!(engine.instruments().all(|row| row.origin.is_none()), "causes are not known");
     let mut bytes = Vec::new();
     engine.snapshot(&mut bytes);
     let again = Engine::restore(config(), &bytes).expect("it reads back");
@@ -123,4 +124,6 @@ fn a_snapshot_from_before_groups_goes_on_with_its_schedule_and_a_change_of_all()
     assert_eq!((done.changed_count, done.skipped_count), (1, 0), "{events:?}");
     assert_eq!(phase(&engine, 100), (Phase::Halted, true));
     assert_eq!(phase(&engine, 101), (Phase::Halted, true));
+    let causes: Vec<_> = engine.instruments().take(2).map(|row| row.cause()).collect();
+    assert_eq!(causes, [PhaseCause::Operator, PhaseCause::Unknown], "101 was halted before");
 }

@@ -14,7 +14,8 @@
 //! * [`update`]: the one form of all feeds' messages. [`instrument`]: definitions and symbols.
 //! * [`consolidate`]: the best quote over venues. [`layout`]: fixed layouts of big-endian messages.
 //! * [`capture`]: datagrams in captures, messages in day files, audits.
-//! * [`session_name`]: the names of sessions of a node's own market.
+//! * [`session_name`]: the names of sessions of a node's own market. [`phase_reason`]: the reasons
+//!   of its trading states.
 
 pub mod capture;
 pub mod consolidate;
@@ -29,6 +30,7 @@ pub mod line;
 pub mod moldudp64;
 mod national;
 pub mod opra;
+pub mod phase_reason;
 pub mod plant;
 pub mod profile;
 pub mod recognise;

@@ -11,7 +11,7 @@ use crate::moldudp64::{MoldSession, SESSION_LEN};
 /// The version of the rules that turn events into messages. Raise it with every change of the
 /// messages of an event: otherwise a session that continues after a program's restart would have
 /// other bytes under old numbers.
-pub const MAPPING: u8 = 2;
+pub const MAPPING: u8 = 3;
 
 const HOUR: u64 = 3_600_000_000_000;
 const DAY: u64 = 24 * HOUR;
@@ -141,8 +141,8 @@ mod tests {
             String::from_utf8(session_name(Calendar::new(hour), midnight, Epoch(epoch)).0.to_vec())
         };
         let day = Nanos(37 * 24 * HOUR);
-        assert_eq!(name(0, day, 36).as_deref(), Ok("2011000010"));
-        assert_eq!(name(23, day, u32::MAX).as_deref(), Ok("2N11Z141Z3"));
+        assert_eq!(name(0, day, 36).as_deref(), Ok("3011000010"));
+        assert_eq!(name(23, day, u32::MAX).as_deref(), Ok("3N11Z141Z3"));
     }
 
     #[test]

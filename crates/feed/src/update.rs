@@ -4,7 +4,7 @@
 //! of a feed. An update is a small plain value that is copied through rings.
 
 pub use weir_types::TradingState;
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 /// The content of a message for one instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +159,8 @@ pub enum Action {
         state: TradingState,
         /// The reason, in the feed's own code, padded with spaces.
         reason: [u8; 4],
+        /// The cause, of the feed of a Weir node; else unknown.
+        cause: PhaseCause,
     },
     /// The indicative result of a coming auction.
     Auction {

@@ -13,7 +13,10 @@ use weir_types::Nanos;
 use super::itch::Itch;
 use super::moldudp64::{MoldSession, SESSION_LEN};
 use super::{Context, Feed, FeedError, Packet, Profile, Transport, UpdateSink, itch, moldudp64};
+use crate::instrument::Definition;
+use crate::phase_reason::cause_of;
 use crate::session_name::{MAPPING, SessionName};
+use crate::update::{Action, Update};
 
 /// The feed's profile: that of ITCH, with sessions that state their day.
 pub const PROFILE: Profile = Profile {
@@ -60,7 +63,8 @@ impl Feed for Weir {
         let packet = moldudp64::read_packet(datagram, 0)?;
         let name = datagram.first_chunk::<SESSION_LEN>().copied().map(MoldSession);
         match name.and_then(SessionName::read) {
-            // Those of version 1 have the orders at the beginning of a session in another order.
+            // Those of version 1 have the orders at the beginning of a session in another order;
+            // before version 3 no reason tells a cause.
             Some(name) if (1..=MAPPING).contains(&name.mapping) => Ok(packet),
             name => {
                 let value = name.map_or(u64::MAX, |name| u64::from(name.mapping));
@@ -81,18 +85,36 @@ impl Feed for Weir {
         message: &[u8],
         sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
-        self.itch.decode(context, message, sink)
+        self.itch.decode(context, message, &mut WithCauses(sink))
+    }
+}
+
+/// A sink that adds to changes of the trading state the causes that their reasons tell.
+struct WithCauses<'a, S>(&'a mut S);
+
+impl<S: UpdateSink> UpdateSink for WithCauses<'_, S> {
+    fn define(&mut self, definition: &Definition) {
+        self.0.define(definition);
+    }
+
+    #[inline]
+    fn update(&mut self, mut update: Update) {
+        if let Action::Status { reason, cause, .. } = &mut update.action {
+            *cause = cause_of(*reason);
+        }
+        self.0.update(update);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_types::Epoch;
+    use weir_types::{Epoch, Phase, PhaseCause, TradingState};
 
     use super::*;
     use crate::CollectedUpdates;
-    use crate::itch::encode::{Header, OrderDelete};
+    use crate::itch::encode::{Header, OrderDelete, StockTradingAction};
     use crate::moldudp64::PacketWriter;
+    use crate::phase_reason::reason_of;
     use crate::session_name::{Calendar, session_name};
 
     const DAY: u64 = 86_400_000_000_000;
@@ -140,5 +162,27 @@ mod tests {
             assert_eq!(at(session, ts_recv), midnight.0 + 7, "{ts_recv}");
         }
         assert_eq!(at(MoldSession(*b"NASDAQ    "), midnight.0), 7);
+    }
+
+    #[test]
+    fn a_trading_action_of_a_node_tells_its_cause_and_one_of_nasdaq_none() {
+        fn told(feed: &mut impl Feed, reason: [u8; 4]) -> Action {
+            let (stock, trading_state) = (*b"WEIR    ", b'H');
+            let action = StockTradingAction { stock, trading_state, reserved: b' ', reason };
+            let context = Context { sequence: 1, channel: 0, ts_send: Nanos(0) };
+            let mut told = CollectedUpdates::default();
+            let message = action.to_bytes(&Header::default());
+            feed.decode(&context, &message, &mut told).expect("it is understood");
+            told.updates[0].action
+        }
+        let state = TradingState::Halted;
+        for cause in [PhaseCause::Operator, PhaseCause::Schedule, PhaseCause::Unknown] {
+            let reason = reason_of(Phase::Halted, cause);
+            let of_node = told(&mut Weir::new(), reason);
+            assert_eq!(of_node, Action::Status { state, reason, cause });
+            let of_nasdaq = told(&mut Itch::new(Nanos(0)), reason);
+            let cause = PhaseCause::Unknown;
+            assert_eq!(of_nasdaq, Action::Status { state, reason, cause });
+        }
     }
 }

@@ -6,20 +6,28 @@
 
 use std::collections::BTreeMap;
 
-use weir_types::{ExecType, InstrumentId, Nanos, Phase, Price, Switch};
+use weir_types::{ExecType, InstrumentId, Phase, PhaseHold, PhaseOrigin, Price, Switch};
 use weir_wire::event::{OrderEvent, PhaseChanged, Uncrossed};
 use weir_wire::frame::parse_message;
 use weir_wire::{Definition, Event, Message, PlainEvent};
 
+use crate::plant::{self, Plant};
+
 mod state;
+
+pub use state::MarketsForm;
 
 /// The known state of an instrument's market.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Market {
     /// The current phase.
     pub phase: Option<Phase>,
-    /// Log time of the last change of phase; `None` while it is the definition's phase.
-    pub phase_since: Option<Nanos>,
+    /// The last change of the phase, or of an operator's halt that holds; `None` while both are the
+    /// definition's.
+    pub origin: Option<PhaseOrigin>,
+    /// True while an operator's halt holds against scheduled changes; `None` where the event that
+    /// set the phase is of before it was recorded.
+    pub is_held: Option<bool>,
     /// The price of its last trade.
     pub last_price: Option<Price>,
     /// The price of its last uncrossing that traded.
@@ -38,10 +46,35 @@ pub struct Market {
 pub const PHASES_KEPT: usize = 8;
 
 impl Market {
+    /// Sets the phase; the last phases have it once, however often it is told in a row.
     fn enter(&mut self, phase: Phase) {
+        if self.phase == Some(phase) {
+            return;
+        }
         self.phase = Some(phase);
         self.phases.rotate_left(1);
         self.phases[PHASES_KEPT - 1] = Some(phase);
+    }
+
+    fn on_phase(&mut self, event: &PhaseChanged) {
+        self.enter(event.phase);
+        self.is_held = is_held(event);
+        if self.origin.is_some() && plant::is(Plant::CauseOfTheChangeBefore) {
+            return;
+        }
+        let PhaseChanged { cause, session_id, transact_time: at, .. } = *event;
+        self.origin = Some(PhaseOrigin { cause, session_id, at });
+    }
+}
+
+/// Returns whether an operator's halt holds after a change, if the event tells.
+fn is_held(event: &PhaseChanged) -> Option<bool> {
+    match (event.hold, event.phase) {
+        (PhaseHold::Held, _) => Some(true),
+        (PhaseHold::Free, _) => Some(false),
+        (PhaseHold::Unknown, Phase::Halted | Phase::Closed) => None,
+        // A halt holds in these two phases only.
+        (PhaseHold::Unknown, _) => Some(false),
     }
 }
 
@@ -52,6 +85,10 @@ pub struct MarketState {
     pub instrument_id: InstrumentId,
     /// Its phase.
     pub phase: Phase,
+    /// True while an operator's halt holds.
+    pub is_held: bool,
+    /// The last change of these two, if the engine has it.
+    pub origin: Option<PhaseOrigin>,
     /// The price of its last trade.
     pub last_price: Option<Price>,
     /// The price of its last uncrossing that traded.
@@ -84,8 +121,11 @@ impl Markets {
         for state in states {
             self.change(state.instrument_id, |market| {
                 if market.phase != Some(state.phase) {
-                    market.enter(state.phase);
+                    market.origin = None;
                 }
+                market.enter(state.phase);
+                market.is_held = Some(state.is_held);
+                market.origin = state.origin.or(market.origin);
                 market.last_price = state.last_price;
                 market.static_reference = state.uncrossed_price;
             });
@@ -115,10 +155,7 @@ impl Markets {
         match event {
             Event::Plain(PlainEvent::OrderEvent(event)) => self.on_order(event),
             Event::Plain(PlainEvent::PhaseChanged(event)) => {
-                self.change(event.instrument_id, |market| {
-                    market.enter(event.phase);
-                    market.phase_since = Some(event.transact_time);
-                });
+                self.change(event.instrument_id, |market| market.on_phase(event));
             }
             Event::Plain(PlainEvent::Uncrossed(event)) => {
                 self.change(event.instrument_id, |market| {
@@ -147,6 +184,7 @@ impl Markets {
             {
                 self.change(definition.instrument_id, |market| {
                     market.enter(definition.phase);
+                    market.is_held = Some(definition.phase == Phase::Halted);
                 });
             }
             _ => {}
@@ -173,14 +211,14 @@ impl Markets {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{PartitionId, PhaseCause, Position, Qty, SessionId};
+    use weir_types::{Nanos, PartitionId, PhaseCause, Position, Qty, SessionId};
 
     use super::*;
 
     const ONE: InstrumentId = InstrumentId(1);
 
-    fn phase(phase: Phase) -> Event {
-        Event::Plain(PlainEvent::PhaseChanged(PhaseChanged {
+    fn change_to(phase: Phase) -> PhaseChanged {
+        PhaseChanged {
             position: Position(1),
             transact_time: Nanos(7),
             instrument_id: ONE,
@@ -188,8 +226,20 @@ mod tests {
             phase,
             cause: PhaseCause::Operator,
             session_id: SessionId(1),
-        }))
+            hold: if phase == Phase::Halted { PhaseHold::Held } else { PhaseHold::Free },
+        }
     }
+
+    fn told(change: PhaseChanged) -> Event {
+        Event::Plain(PlainEvent::PhaseChanged(change))
+    }
+
+    fn phase(phase: Phase) -> Event {
+        told(change_to(phase))
+    }
+
+    const ORIGIN: PhaseOrigin =
+        PhaseOrigin { cause: PhaseCause::Operator, session_id: SessionId(1), at: Nanos(7) };
 
     fn uncrossed(price: i64, qty: u64) -> Uncrossed {
         Uncrossed {
@@ -235,6 +285,8 @@ mod tests {
         let state = |phase| MarketState {
             instrument_id: ONE,
             phase,
+            is_held: false,
+            origin: None,
             last_price: Some(Price(103)),
             uncrossed_price: Some(Price(100)),
         };
@@ -243,8 +295,86 @@ mod tests {
         let market = table[&ONE];
         assert_eq!((market.last_price, market.closing), (Some(Price(103)), None));
         assert_eq!([market.opening, market.last_uncrossing], [Some(uncrossed(100, 5)); 2]);
-        assert_eq!(market.phase_since, Some(Nanos(7)));
+        assert_eq!((market.origin, market.is_held), (Some(ORIGIN), Some(false)));
         assert_eq!(market.phases.iter().flatten().count(), 2);
+    }
+
+    /// Returns the row after these changes.
+    fn row_after(changes: &[PhaseChanged]) -> Market {
+        let mut markets = Markets::new(true);
+        let mut table = BTreeMap::new();
+        changes.iter().for_each(|change| markets.on_event(&told(*change)));
+        markets.publish(&mut table);
+        table[&ONE]
+    }
+
+    #[test]
+    fn a_row_has_the_cause_of_its_last_change_and_no_earlier_one() {
+        let by_schedule = PhaseChanged {
+            transact_time: Nanos(9),
+            cause: PhaseCause::Schedule,
+            session_id: SessionId::NONE,
+            hold: PhaseHold::Free,
+            ..change_to(Phase::Halted)
+        };
+        let taken_over = change_to(Phase::Halted);
+        let (nobody, at) = (SessionId::NONE, Nanos(9));
+        let scheduled = PhaseOrigin { cause: PhaseCause::Schedule, session_id: nobody, at };
+        for (changes, origin, is_held, count) in [
+            (&[taken_over][..], ORIGIN, true, 1),
+            (&[by_schedule], scheduled, false, 1),
+            (&[by_schedule, taken_over], ORIGIN, true, 1),
+            (&[change_to(Phase::Closed), by_schedule], scheduled, false, 2),
+        ] {
+            let row = row_after(changes);
+            assert_eq!((row.origin, row.is_held), (Some(origin), Some(is_held)), "{changes:?}");
+            assert_eq!(row.phases.iter().flatten().count(), count, "{changes:?}");
+        }
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn a_planted_cause_of_the_change_before_is_found() {
+        plant::set(Some(Plant::CauseOfTheChangeBefore));
+        let check = a_row_has_the_cause_of_its_last_change_and_no_earlier_one;
+        let is_found = std::panic::catch_unwind(check).is_err();
+        plant::set(None);
+        assert!(is_found, "it is planted");
+    }
+
+    #[test]
+    fn an_event_from_before_holds_tells_none_where_there_may_be_one() {
+        for (phase, is_held) in
+            [(Phase::Halted, None), (Phase::Closed, None), (Phase::Continuous, Some(false))]
+        {
+            let change = PhaseChanged { hold: PhaseHold::Unknown, ..change_to(phase) };
+            assert_eq!(row_after(&[change]).is_held, is_held, "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn the_engines_cause_takes_the_place_of_an_older_one_and_none_is_that_of_another_phase() {
+        let of = |phase, origin| MarketState {
+            instrument_id: ONE,
+            phase,
+            is_held: true,
+            origin,
+            last_price: None,
+            uncrossed_price: None,
+        };
+        let later = PhaseOrigin { at: Nanos(11), ..ORIGIN };
+        for (state, want) in [
+            (of(Phase::Closed, Some(later)), Some(later)),
+            (of(Phase::Halted, Some(later)), Some(later)),
+            (of(Phase::Halted, None), Some(ORIGIN)),
+            (of(Phase::Closed, None), None),
+        ] {
+            let mut markets = Markets::new(false);
+            markets.on_event(&phase(Phase::Halted));
+            let mut table = BTreeMap::new();
+            markets.go_on_with(&[state]).publish(&mut table);
+            assert_eq!((table[&ONE].origin, table[&ONE].is_held), (want, Some(true)), "{state:?}");
+        }
     }
 
     #[test]
@@ -257,7 +387,7 @@ mod tests {
         markets.on_event(&Event::Plain(PlainEvent::Uncrossed(uncrossed(100, 5))));
         markets.publish(&mut table);
         assert_eq!(table[&ONE].phase, Some(Phase::OpeningCall));
-        assert_eq!(table[&ONE].phase_since, Some(Nanos(7)));
+        assert_eq!(table[&ONE].origin, Some(ORIGIN));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Planted bugs, which prove that the tests of a start without all events find bugs of their kind.
+//! Planted bugs, which prove that the tests of a start without all events, and those of the
+//! instruments' state, find bugs of their kind.
 //!
-//! The stores call [`is`] where a planted bug takes effect. Those of the archives are in
-//! `crates/cold/src/plant.rs`.
+//! The stores and the markets call [`is`] where a planted bug takes effect. Those of the archives
+//! are in `crates/cold/src/plant.rs`.
 
 weir_plant::plants! {
     /// A planted bug of the order stores.
@@ -18,5 +19,9 @@ weir_plant::plants! {
         ResetNotKept,
         /// The log of a source that cannot be replayed ends the start of the node.
         FaultEndsStart,
+        /// An instrument's row keeps the cause of the change before.
+        CauseOfTheChangeBefore,
+        /// A snapshot of the instruments' state omits the causes of the phases.
+        CauseForgottenAtRestart,
     }
 }

@@ -8,6 +8,7 @@
 //! * [`id`]: identifiers and the numberings of logs, records and events.
 //! * [`change_id`]: changes of order state.
 //! * [`order`]: enumerations of orders and executions, with FIX's codes.
+//! * [`phase_origin`]: the last change of an instrument's phase.
 //! * [`market`]: enumerations of market data.
 //! * [`reason`]: the reasons for a refused request or an ended order.
 //! * [`durability`]: durability levels of an acknowledgement.
@@ -26,6 +27,7 @@ pub mod id;
 pub mod market;
 pub mod num;
 pub mod order;
+pub mod phase_origin;
 pub mod reason;
 pub mod state_bytes;
 pub mod wall_offset;
@@ -43,8 +45,10 @@ pub use market::{AnySide, FeedState, MarketContent, MarketPolicy, OrderAction, T
 pub use num::{Cash, Nanos, Price, Qty};
 pub use order::{
     AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, PhaseCause, PhaseReached, Role, ScheduleStep, SelfTradePrevention, Side,
-    SourceStatus, SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
+    OrdType, Phase, PhaseCause, PhaseHold, PhaseReached, Role, ScheduleStep, SelfTradePrevention,
+    Side, SourceStatus, SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch,
+    TimeInForce,
 };
+pub use phase_origin::PhaseOrigin;
 pub use reason::Reason;
 pub use wall_offset::WallOffset;

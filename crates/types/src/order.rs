@@ -153,6 +153,16 @@ codes! {
         Collar = 4,
     }
 
+    /// Whether an operator's halt holds against scheduled changes of phase.
+    PhaseHold {
+        /// Not recorded: the event is of before holds were.
+        Unknown = 0,
+        /// No: scheduled changes are made.
+        Free = 1,
+        /// Yes: of scheduled changes only a close is made.
+        Held = 2,
+    }
+
     /// The scope of a mass cancel.
     MassCancelScope {
         /// All live orders of the requesting session.

@@ -233,6 +233,10 @@ fn json(args: &BookArgs, instrument: &InstrumentStatus, book: &Book) -> String {
         "symbol": instrument.symbol,
         "instrument_id": instrument.id,
         "phase": instrument.phase,
+        "phase_since_ns": instrument.phase_since.map(|at| at.0),
+        "phase_cause": instrument.phase_cause,
+        "phase_by": instrument.phase_by.map(|by| by.0),
+        "is_held": instrument.is_held,
         "bids": side(&book.bids),
         "asks": side(&book.asks),
         "market_buy_qty": quantity(book.market[0]),
@@ -253,7 +257,7 @@ fn ladder(
     let shown = |levels: &[Level]| levels.iter().take(args.depth).copied().collect::<Vec<_>>();
     let (bids, asks) = (shown(&book.bids), shown(&book.asks));
     let qty_max = bids.iter().chain(&asks).map(|level| level.qty).max().unwrap_or(1);
-    let phase = instrument.phase.as_deref().unwrap_or("phase unknown");
+    let phase = instrument.phase_text();
     let mut text = format!("{}  {phase}  {order_count} live orders\n\n", instrument.symbol);
     let (most, orders) = ("shown at most", "orders");
     let _ = writeln!(text, "{:>16} {:>16} {most:>16} {orders:>7}", "price", "quantity");

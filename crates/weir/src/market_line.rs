@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use weir_client::status::cause_name;
 use weir_types::{InstrumentId, Price, Qty, Reason, Side, decimal};
 use weir_web::market::messages::put_market;
 use weir_wire::market::{
@@ -139,7 +140,10 @@ impl Names {
                 Row { price, qty, notes, ..Row::default() }.line(symbol, "trade")
             }
             MarketMessage::Status(s) => {
-                let state = format!("{:?}", s.state);
+                let mut state = format!("{:?}", s.state);
+                if let Some(cause) = cause_name(s.cause) {
+                    state = join(&state, cause);
+                }
                 let notes = join(&state, &notes(s.flags, s.change_count));
                 Row { notes, ..Row::default() }.line(symbol, "status")
             }
@@ -279,8 +283,8 @@ fn short(decimal: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{Nanos, SessionId};
-    use weir_wire::market::{MarketInstrument, MarketQuote};
+    use weir_types::{Nanos, PhaseCause, SessionId, TradingState};
+    use weir_wire::market::{MarketInstrument, MarketQuote, MarketStatus, StatusReason};
 
     use super::*;
 
@@ -333,6 +337,36 @@ mod tests {
         let object: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&object["symbol"], &object["bid_px"]), (&"AAPL".into(), &"10.05".into()));
         assert_eq!(object["type"], "MarketQuote");
+    }
+
+    #[test]
+    fn a_status_has_its_cause_where_the_source_tells_one() {
+        for (cause, want) in [
+            (PhaseCause::Unknown, &["AAPL", "status", "Halted", "snapshot"][..]),
+            (PhaseCause::Operator, &["AAPL", "status", "Halted", "operator", "snapshot"]),
+        ] {
+            let status = MarketStatus {
+                first_sequence: 1,
+                last_sequence: 1,
+                event_time: Nanos(1),
+                receive_time: Nanos(2),
+                sending_time: Nanos(3),
+                session_id: SessionId(1),
+                handle: 1,
+                instrument_id: InstrumentId(5),
+                change_count: 1,
+                status_reason: StatusReason(*b"HALO"),
+                state: TradingState::Halted,
+                flags: MarketFlags::SNAPSHOT,
+                cause,
+            };
+            let Line::Data(line) = named().line(&MarketMessage::Status(status), false) else {
+                panic!("a status is data")
+            };
+            let words: Vec<_> =
+                line.split_whitespace().map(|word| word.trim_end_matches(',')).collect();
+            assert_eq!(words, want, "{line}");
+        }
     }
 
     #[test]

@@ -7,8 +7,9 @@
 use weir_types::{
     AckLevel, AnySide, CredentialKind, ExecInst, ExecType, FeedState, KillScope, Liquidity,
     MarketContent, MarketPolicy, MassCancelScope, OrdStatus, OrdType, OrderAction, Phase,
-    PhaseCause, PhaseReached, Reason, Role, ScheduleStep, SelfTradePrevention, Side, SourceStatus,
-    SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce, TradingState,
+    PhaseCause, PhaseHold, PhaseReached, Reason, Role, ScheduleStep, SelfTradePrevention, Side,
+    SourceStatus, SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
+    TradingState,
 };
 
 use crate::delivery::{
@@ -304,8 +305,8 @@ pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
     }
     enums! {
         Side OrdType TimeInForce ExecType OrdStatus SelfTradePrevention Liquidity Phase
-        PhaseCause PhaseReached MassCancelScope KillScope ScheduleStep Switch Role CredentialKind
-        AckLevel SourceStatus
+        PhaseCause PhaseHold PhaseReached MassCancelScope KillScope ScheduleStep Switch Role
+        CredentialKind AckLevel SourceStatus
         SubscriptionAction SubscriptionKind SubscriptionStatus
         MarketContent MarketPolicy TradingState FeedState OrderAction AnySide
         Reason

@@ -6,9 +6,9 @@
 
 use weir_types::{
     AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
-    MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Phase, PhaseCause, PhaseReached,
-    Position, Price, Qty, Reason, Rec, RequestNo, SelfTradePrevention, Seq, SessionId, Side,
-    Switch, TimeInForce,
+    MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Phase, PhaseCause, PhaseHold,
+    PhaseReached, Position, Price, Qty, Reason, Rec, RequestNo, SelfTradePrevention, Seq,
+    SessionId, Side, Switch, TimeInForce,
 };
 
 use crate::message::messages;
@@ -149,8 +149,8 @@ messages! {
         skipped_count: u32,
     }
 
-    /// An instrument's phase changed.
-    PhaseChanged = 43 from 23 {
+    /// An instrument's phase changed, or an operator's halt began or ceased to hold in it.
+    PhaseChanged = 43 from 23, 28 {
         /// The position of the command that caused it.
         position: Position,
         /// The log's time.
@@ -165,6 +165,8 @@ messages! {
         cause: PhaseCause,
         /// The operator's session that asked for it; zero for other causes.
         session_id: SessionId,
+        /// Whether an operator's halt holds after the change.
+        hold: PhaseHold,
     }
 
     /// The digest of the engine's state after a position: equal on every replica.

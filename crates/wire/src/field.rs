@@ -7,10 +7,10 @@ use weir_types::{
     AccountId, AckLevel, AnySide, BatchNo, Cash, ClOrdId, CopyNo, Credential, CredentialKind,
     Epoch, EventNo, ExecId, ExecInst, ExecType, FeedState, FirmId, GroupId, InstrumentId,
     KillScope, Liquidity, MarketContent, MarketPolicy, MassCancelScope, MatchId, Nanos, OrdStatus,
-    OrdType, OrderAction, OrderId, PartitionId, Phase, PhaseCause, PhaseReached, Position, Price,
-    Qty, Reason, Rec, RequestNo, Role, ScheduleStep, SelfTradePrevention, Seq, SessionId, Side,
-    SourceStatus, SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, Symbol,
-    TimeInForce, TradingState,
+    OrdType, OrderAction, OrderId, PartitionId, Phase, PhaseCause, PhaseHold, PhaseReached,
+    Position, Price, Qty, Reason, Rec, RequestNo, Role, ScheduleStep, SelfTradePrevention, Seq,
+    SessionId, Side, SourceStatus, SubscriptionAction, SubscriptionKind, SubscriptionStatus,
+    Switch, Symbol, TimeInForce, TradingState,
 };
 use zerocopy::little_endian::{I64, I128, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -179,6 +179,7 @@ code_fields! {
     Phase "phase";
     PhaseReached "phaseReached";
     PhaseCause "phaseCause";
+    PhaseHold "phaseHold";
     MassCancelScope "massCancelScope";
     KillScope "killScope";
     ScheduleStep "scheduleStep";

@@ -6,8 +6,8 @@
 use core::fmt;
 
 use weir_types::{
-    AnySide, Cash, FeedState, InstrumentId, MarketContent, MarketPolicy, Nanos, OrderAction, Price,
-    Qty, Reason, SessionId, Side, TradingState,
+    AnySide, Cash, FeedState, InstrumentId, MarketContent, MarketPolicy, Nanos, OrderAction,
+    PhaseCause, Price, Qty, Reason, SessionId, Side, TradingState,
 };
 
 use crate::field::{Field, write_flags};
@@ -398,7 +398,7 @@ messages! {
     }
 
     /// The trading state of an instrument.
-    MarketStatus = 120 {
+    MarketStatus = 120 from 62 {
         /// The source's sequence number of the oldest change in the message.
         first_sequence: u64,
         /// The source's sequence number of the newest change.
@@ -423,6 +423,8 @@ messages! {
         state: TradingState,
         /// The message's flags.
         flags: MarketFlags,
+        /// The cause of the state, where the source is a Weir node; else unknown.
+        cause: PhaseCause,
     }
 
     /// A trade, or the cancellation of one.

@@ -10,8 +10,9 @@ use roxmltree::{Document, Node};
 use weir_types::{
     AckLevel, AnySide, CredentialKind, ExecInst, ExecType, FeedState, KillScope, Liquidity,
     MarketContent, MarketPolicy, MassCancelScope, OrdStatus, OrdType, OrderAction, Phase,
-    PhaseCause, PhaseReached, Reason, Role, ScheduleStep, SelfTradePrevention, Side, SourceStatus,
-    SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce, TradingState,
+    PhaseCause, PhaseHold, PhaseReached, Reason, Role, ScheduleStep, SelfTradePrevention, Side,
+    SourceStatus, SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
+    TradingState,
 };
 use weir_wire::catalogue::Tail;
 use weir_wire::delivery::{PageFlags, RowFlags};
@@ -234,6 +235,7 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
         "side" Side, "ordType" OrdType, "timeInForce" TimeInForce, "execType" ExecType,
         "ordStatus" OrdStatus, "selfTradePrevention" SelfTradePrevention, "liquidity" Liquidity,
         "phase" Phase, "phaseReached" PhaseReached, "phaseCause" PhaseCause,
+        "phaseHold" PhaseHold,
         "massCancelScope" MassCancelScope, "killScope" KillScope, "scheduleStep" ScheduleStep,
         "onOff" Switch,
         "role" Role, "credentialKind" CredentialKind, "ackLevel" AckLevel,

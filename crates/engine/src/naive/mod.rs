@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_types::{
     AccountId, Cash, ClOrdId, EventNo, FirmId, InstrumentId, Nanos, OrdType, OrderId, PartitionId,
-    Phase, Position, Price, Qty, Reason, Rec, RequestNo, Role, SessionId, Side,
+    Phase, PhaseOrigin, Position, Price, Qty, Reason, Rec, RequestNo, Role, SessionId, Side,
 };
 use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::DefineInstrument;
@@ -70,6 +70,11 @@ struct Instrument {
     phase: Phase,
     /// The halt that was not lifted yet.
     halt: Option<Halt>,
+    /// True if the last event about its phase, or its definition, said that an operator's halt
+    /// holds.
+    is_told_held: bool,
+    /// The last change of the phase, or of an operator's halt.
+    origin: Option<PhaseOrigin>,
     transferred_in: i128,
     /// The last change of many that was made in it, or that was due before it came to its group.
     changed_by: groups::ChangeKey,
@@ -136,6 +141,11 @@ impl Instrument {
     /// Returns the last price of the session's trades.
     fn session_price(&self) -> Option<Price> {
         self.newest(self.session_after, |_| true)
+    }
+
+    /// Returns true while an operator's halt holds.
+    fn is_held(&self) -> bool {
+        self.halt.is_some_and(|halt| halt.is_operators)
     }
 
     fn is_in_call(&self) -> bool {
@@ -498,6 +508,14 @@ impl NaiveEngine {
     #[must_use]
     pub fn phase(&self, instrument_id: InstrumentId) -> Option<Phase> {
         self.instruments.get(&instrument_id).map(|instrument| instrument.phase)
+    }
+
+    /// Returns the phases of all instruments, whether an operator's halt holds, and the last change
+    /// of these, in order of identifier.
+    #[must_use]
+    pub fn phases(&self) -> Vec<(InstrumentId, Phase, bool, Option<PhaseOrigin>)> {
+        let all = self.instruments.iter();
+        all.map(|(id, of)| (*id, of.phase, of.is_held(), of.origin)).collect()
     }
 
     /// Returns the number of live orders.

@@ -231,6 +231,8 @@ impl NaiveEngine {
                     phase: d.phase,
                     halt: (d.phase == Phase::Halted)
                         .then_some(Halt { before: Phase::Closed, is_operators: true }),
+                    is_told_held: d.phase == Phase::Halted,
+                    origin: None,
                     transferred_in: 0,
                     changed_by: key,
                     joined_at: key,

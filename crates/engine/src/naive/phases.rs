@@ -1,8 +1,8 @@
 //! The naive engine's phases: changes by request, by schedule, by interruption.
 
 use weir_types::{
-    ExecType, InstrumentId, Nanos, OrdType, Phase, PhaseCause, Reason, Rec, RequestNo, SessionId,
-    Switch, TimeInForce,
+    ExecType, InstrumentId, Nanos, OrdType, Phase, PhaseCause, PhaseHold, PhaseOrigin, Reason, Rec,
+    RequestNo, SessionId, Switch, TimeInForce,
 };
 use weir_wire::event::PhaseChanged;
 use weir_wire::reference::{ResumeTrading, SetPhase};
@@ -148,6 +148,10 @@ impl NaiveEngine {
     ) -> u64 {
         let instrument = &self.instruments[&instrument_id];
         if instrument.phase == to {
+            // An operator took a halt over, or lifted one behind a close.
+            if instrument.is_held() != instrument.is_told_held {
+                self.tell_phase(instrument_id, why, out);
+            }
             return 0;
         }
         self.begin_session(instrument_id, to);
@@ -266,14 +270,8 @@ impl NaiveEngine {
         why: Why,
         out: &mut S,
     ) {
-        let (cause, session_id) = match why {
-            Why::Asked { by, .. } => (PhaseCause::Operator, by),
-            Why::Scheduled => (PhaseCause::Schedule, SessionId(0)),
-            Why::TimeOver => (PhaseCause::CallEnd, SessionId(0)),
-            Why::TooFar => (PhaseCause::Collar, SessionId(0)),
-        };
         let instrument = self.instruments.get_mut(&instrument_id).expect("found by the caller");
-        let was_operators = instrument.halt.is_some_and(|halt| halt.is_operators);
+        let was_operators = instrument.is_held();
         let is_operators = was_operators || matches!(why, Why::Asked { .. });
         instrument.halt = match to {
             Phase::Halted => Some(Halt { before: instrument.phase, is_operators }),
@@ -286,14 +284,29 @@ impl NaiveEngine {
         };
         instrument.is_day_over |= to == Phase::Closed;
         instrument.phase = to;
+        self.tell_phase(instrument_id, why, out);
+    }
+
+    /// Says the phase and the hold of an instrument.
+    fn tell_phase<S: EventSink>(&mut self, instrument_id: InstrumentId, why: Why, out: &mut S) {
+        let (cause, session_id) = match why {
+            Why::Asked { by, .. } => (PhaseCause::Operator, by),
+            Why::Scheduled => (PhaseCause::Schedule, SessionId(0)),
+            Why::TimeOver => (PhaseCause::CallEnd, SessionId(0)),
+            Why::TooFar => (PhaseCause::Collar, SessionId(0)),
+        };
+        let instrument = self.instruments.get_mut(&instrument_id).expect("found by the caller");
+        instrument.is_told_held = instrument.is_held();
+        instrument.origin = Some(PhaseOrigin { cause, session_id, at: self.time });
         let event = PhaseChanged {
             position: self.position,
             transact_time: self.time,
             instrument_id,
             partition_id: self.config.partition_id,
-            phase: to,
+            phase: instrument.phase,
             cause,
             session_id,
+            hold: if instrument.is_told_held { PhaseHold::Held } else { PhaseHold::Free },
         };
         self.say(Event::Plain(PlainEvent::PhaseChanged(event)), out);
     }

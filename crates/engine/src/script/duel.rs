@@ -190,6 +190,10 @@ impl Duel {
         same(fast.control_position(), naive.control_position(), "control position")?;
         let chosen = naive.cancel_on_disconnect();
         same(fast.cancel_on_disconnect(), &chosen[..], "sessions with cancel-on-disconnect")?;
+        let phases = fast
+            .instruments()
+            .map(|of| (of.definition.instrument_id, of.phase, of.is_held, of.origin));
+        same(phases.collect(), naive.phases(), "phases, holds and their causes")?;
         for (session_id, state) in fast.sessions() {
             same(state, naive.session_state(session_id), "state of a session")?;
         }

@@ -1,6 +1,6 @@
 //! The decoder of CQS and CTS: turns messages into updates.
 
-use weir_types::{InstrumentId, Nanos, Price, Qty};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty};
 
 use super::message::{Message, MessageHeader, SymbolReference};
 use super::quote::{LongAppendage, ShortAppendage};
@@ -352,7 +352,8 @@ impl<S: UpdateSink> Decoder<'_, S> {
             _ => return Ok(()),
         };
         let instrument_id = self.number_of(symbol)?;
-        self.tell(instrument_id, Action::Status { state, reason: [halt, b' ', b' ', b' '] });
+        let (reason, cause) = ([halt, b' ', b' ', b' '], PhaseCause::Unknown);
+        self.tell(instrument_id, Action::Status { state, reason, cause });
         Ok(())
     }
 
@@ -360,7 +361,8 @@ impl<S: UpdateSink> Decoder<'_, S> {
         match level {
             b'1'..=b'3' => {
                 let (state, reason) = (TradingState::Halted, [b'M', b'W', b'C', level]);
-                self.tell(InstrumentId(0), Action::Status { state, reason });
+                let cause = PhaseCause::Unknown;
+                self.tell(InstrumentId(0), Action::Status { state, reason, cause });
                 Ok(())
             }
             b' ' => Ok(()),

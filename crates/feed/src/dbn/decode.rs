@@ -11,7 +11,7 @@
 //! | `statistics` | `DayPrice` for opening, lowest, highest and closing price |
 //! | `definition`, symbol mapping | a definition |
 
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 use super::Dbn;
 use super::orders::OrderKey;
@@ -71,7 +71,8 @@ impl Dbn {
                 let state = trading_state(status.action);
                 let state = state.map_err(|value| wrong(&header, "action", u64::from(value)))?;
                 let reason = digits(status.reason);
-                let action = state.map(|state| Action::Status { state, reason });
+                let cause = PhaseCause::Unknown;
+                let action = state.map(|state| Action::Status { state, reason, cause });
                 self.tell(context, &header, sink, [action]);
                 Ok(())
             }

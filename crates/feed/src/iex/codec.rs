@@ -3,7 +3,7 @@
 //! Two messages together determine whether a security trades: its trading status and IEX's own
 //! halt. The decoder stores both and reports the combined state.
 
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 use super::message::{
     AuctionInformation, Message, OfficialPrice, OperationalHaltStatus, PriceLevelUpdate,
@@ -30,7 +30,7 @@ impl Condition {
     fn action(self) -> Option<Action> {
         let halt = self.is_halted_by_iex.then_some((TradingState::Halted, OPERATIONAL));
         let (state, reason) = halt.or(self.trading)?;
-        Some(Action::Status { state, reason })
+        Some(Action::Status { state, reason, cause: PhaseCause::Unknown })
     }
 }
 

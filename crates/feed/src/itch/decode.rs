@@ -14,7 +14,7 @@
 //! | `I` | `Auction` at the current reference price, the basis of its share counts |
 //! | `Y` `L` `V` `W` `K` `J` `N` `O` | validated, no update: each halt of `W` also comes as `H` |
 
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 use super::layout::{
     AddOrder, AddOrderWithMpid, CrossTrade, Message, MwcbDeclineLevel, NetOrderImbalance,
@@ -230,7 +230,7 @@ fn trading_action(view: StockTradingAction<'_>) -> Result<Action, FeedError> {
         b'T' => TradingState::Trading,
         other => return Err(field(b'H', "trading_state", other)),
     };
-    Ok(Action::Status { state, reason: view.reason() })
+    Ok(Action::Status { state, reason: view.reason(), cause: PhaseCause::Unknown })
 }
 
 fn operational_halt(view: OperationalHalt<'_>) -> Result<Action, FeedError> {
@@ -241,7 +241,8 @@ fn operational_halt(view: OperationalHalt<'_>) -> Result<Action, FeedError> {
         b'T' => TradingState::Trading,
         other => return Err(field(b'h', "action", other)),
     };
-    Ok(Action::Status { state, reason: [b'h', market, b' ', b' '] })
+    let (reason, cause) = ([b'h', market, b' ', b' '], PhaseCause::Unknown);
+    Ok(Action::Status { state, reason, cause })
 }
 
 fn system_event(code: u8) -> Result<SystemEvent, FeedError> {

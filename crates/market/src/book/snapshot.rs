@@ -1,7 +1,7 @@
 //! Snapshots: a book as the updates that rebuild it. A late joiner applies them like any others.
 
 use weir_feed::update::{Action, Update};
-use weir_types::{InstrumentId, Nanos, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Qty, Side};
 
 use super::books::Books;
 use super::instrument::{BookKind, SIDES};
@@ -27,7 +27,7 @@ impl Books {
             BookKind::Quotes => self.export_quotes(id, &mut say),
         }
         if let Some(state) = self.state(id) {
-            say(Action::Status { state, reason: [b' '; 4] });
+            say(Action::Status { state, reason: [b' '; 4], cause: PhaseCause::Unknown });
         }
     }
 

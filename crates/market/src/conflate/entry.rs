@@ -1,7 +1,7 @@
 //! Entries of both stages of conflation: one change, or several merged ones.
 
 use weir_feed::update::{TradeFlags, TradingState, Update, Venue};
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 /// The kind of a change. Interest, queues and merging are separate for each kind of an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,13 +54,15 @@ pub struct Bbo {
     pub ask_sz: Qty,
 }
 
-/// The trading state of an instrument, and its reason.
+/// The trading state of an instrument, its reason and its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The trading state.
     pub state: TradingState,
     /// The reason, in the feed's own code, padded with spaces.
     pub reason: [u8; 4],
+    /// The cause, of the feed of a Weir node; else unknown.
+    pub cause: PhaseCause,
 }
 
 /// A trade or a trade break.

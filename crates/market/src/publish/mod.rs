@@ -37,7 +37,7 @@ pub use store::{MESSAGE_LEN_MAX, SLOT_LEN, Store};
 
 use weir_feed::moldudp64::MoldSession;
 use weir_types::{
-    ExecType, InstrumentId, Liquidity, MatchId, Nanos, OrdType, Phase, Price, Qty, Rec,
+    ExecType, InstrumentId, Liquidity, MatchId, Nanos, OrdType, Phase, PhaseCause, Price, Qty, Rec,
     SelfTradePrevention, Side, Symbol, TimeInForce,
 };
 
@@ -72,6 +72,22 @@ pub struct Listing {
     pub price_exponent: i8,
     /// The initial phase; ignored in a later definition.
     pub phase: Phase,
+}
+
+/// The phase of an instrument, and the cause of the change to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseNow {
+    /// The phase.
+    pub phase: Phase,
+    /// The cause; unknown while the phase is the definition's.
+    pub cause: PhaseCause,
+}
+
+impl PhaseNow {
+    /// Returns the first phase of an instrument.
+    fn defined(listing: &Listing) -> PhaseNow {
+        PhaseNow { phase: listing.phase, cause: PhaseCause::Unknown }
+    }
 }
 
 /// A change of an order and its state after it, without its owner.

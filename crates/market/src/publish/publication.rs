@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use rustc_hash::FxBuildHasher;
 use weir_feed::moldudp64::MoldSession;
 use weir_feed::session_name::{Calendar, session_name};
-use weir_types::{Epoch, InstrumentId, MatchId, Nanos, Phase, Rec, Side};
+use weir_types::{Epoch, InstrumentId, MatchId, Nanos, Phase, PhaseCause, Rec, Side};
 
 use super::fit::{Fit, UnfitReason, fit};
 use super::orders::{Order, OrderLocation, Orders, Prices, rank_of};
-use super::{Listing, PublishSink, Uncross};
+use super::{Listing, PhaseNow, PublishSink, Uncross};
+use crate::plant::{self, Plant};
 
 /// Counters of events that could not be published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(super) struct Instrument {
     /// The instrument's number in this session; zero without one.
     pub(super) locate: u16,
     pub(super) phase: Phase,
+    /// The cause of the phase; unknown for the definition's.
+    pub(super) cause: PhaseCause,
     pub(super) bids: Prices,
     pub(super) asks: Prices,
     /// Parked at-the-close orders, by the engine's number.
@@ -40,12 +43,13 @@ pub(super) struct Instrument {
 
 impl Instrument {
     /// Returns an instrument without orders.
-    pub(super) fn new(listing: Listing, locate: u16, phase: Phase) -> Instrument {
+    pub(super) fn new(listing: Listing, locate: u16, at: PhaseNow) -> Instrument {
         Instrument {
             listing,
             fit: fit(&listing),
             locate,
-            phase,
+            phase: at.phase,
+            cause: at.cause,
             bids: Prices::default(),
             asks: Prices::default(),
             parked: BTreeSet::new(),
@@ -291,7 +295,7 @@ impl Publication {
     }
 
     fn define_new(&mut self, listing: &Listing, out: &mut impl PublishSink) {
-        let index = self.add_instrument(*listing, 0, listing.phase);
+        let index = self.add_instrument(*listing, 0, PhaseNow::defined(listing));
         self.list(index, out);
         if listing.phase == Phase::Continuous {
             self.begin_hours(out);
@@ -339,12 +343,12 @@ impl Publication {
         found
     }
 
-    /// Changes the phase of an instrument.
+    /// Changes the phase of an instrument, or takes a new cause of the same phase.
     pub fn phase(
         &mut self,
         time: Nanos,
         instrument_id: InstrumentId,
-        phase: Phase,
+        PhaseNow { phase, cause }: PhaseNow,
         out: &mut impl PublishSink,
     ) {
         self.advance(time, out);
@@ -352,6 +356,9 @@ impl Publication {
         let of = &mut self.instruments[index];
         let was_awake = of.phase != Phase::Closed;
         of.phase = phase;
+        if of.cause == PhaseCause::Unknown || !plant::is(Plant::CauseOfTheChangeBefore) {
+            of.cause = cause;
+        }
         self.awake += usize::from(phase != Phase::Closed);
         self.awake -= usize::from(was_awake);
         let of = &self.instruments[index];

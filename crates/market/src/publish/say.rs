@@ -5,6 +5,7 @@ use weir_feed::itch::encode::{
     OrderExecuted, OrderExecutedWithPrice, OrderReplace, StockDirectory, StockTradingAction,
     SystemEvent, Trade,
 };
+use weir_feed::phase_reason::reason_of;
 use weir_types::{MatchId, Phase, Qty, Side};
 
 use super::fit::Fit;
@@ -53,16 +54,15 @@ impl Publication {
     }
 
     pub(super) fn say_state(&self, of: &Instrument, fit: &Fit, out: &mut impl PublishSink) {
-        let (trading_state, reason) = match of.phase {
-            Phase::Closed => (b'H', b"SHUT"),
-            Phase::Continuous => (b'T', b"    "),
-            Phase::Halted => (b'H', b"HALT"),
-            Phase::OpeningCall => (b'Q', b"OPEN"),
-            Phase::VolatilityCall => (b'P', b"VOLA"),
-            Phase::ClosingCall => (b'Q', b"CLOS"),
+        let trading_state = match of.phase {
+            Phase::Closed | Phase::Halted => b'H',
+            Phase::Continuous => b'T',
+            Phase::OpeningCall | Phase::ClosingCall => b'Q',
+            Phase::VolatilityCall => b'P',
         };
+        let reason = reason_of(of.phase, of.cause);
         let message =
-            StockTradingAction { stock: fit.stock, trading_state, reserved: b' ', reason: *reason };
+            StockTradingAction { stock: fit.stock, trading_state, reserved: b' ', reason };
         out.message(&message.to_bytes(&self.header(of.locate)));
     }
 

@@ -9,17 +9,17 @@ use thiserror::Error;
 use weir_feed::session_name::{Calendar, MAPPING};
 use weir_types::state_bytes::{StateBytes, put_number};
 use weir_types::{
-    Epoch, InstrumentId, Nanos, OrdType, Phase, Price, Qty, Rec, SelfTradePrevention, Side, Symbol,
-    TimeInForce,
+    Epoch, InstrumentId, Nanos, OrdType, Phase, PhaseCause, Price, Qty, Rec, SelfTradePrevention,
+    Side, Symbol, TimeInForce,
 };
 
 use super::fit::UnfitReason;
 use super::orders::{Order, OrderLocation};
 use super::publication::{Instrument, Open, Publication};
-use super::{Listing, OrderChange};
+use super::{Listing, OrderChange, PhaseNow};
 
 /// The version of the format.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Above all numbers that a publication assigns, with room for as many again.
 const NUMBER_MAX: u64 = 1 << 62;
 
@@ -70,23 +70,23 @@ impl Publication {
     }
 
     /// Returns the publication of a market whose events of before are not known: these instruments
-    /// with their phases, and these orders, in time priority where they are at one price. Called
-    /// before any event. Nothing is published before [`Publication::enter_epoch`] or
-    /// [`Publication::begin`], in an epoch in which nothing else was: the session of the epoch so
-    /// far may have had other messages.
+    /// with their phases and the causes of these, and these orders, in time priority where they are
+    /// at one price. Called before any event. Nothing is published before
+    /// [`Publication::enter_epoch`] or [`Publication::begin`], in an epoch in which nothing else
+    /// was: the session of the epoch so far may have had other messages.
     #[must_use]
     pub fn with_market(
         self,
         time: Nanos,
-        instruments: impl IntoIterator<Item = (Listing, Phase)>,
+        instruments: impl IntoIterator<Item = (Listing, PhaseNow)>,
         orders: impl IntoIterator<Item = StandingOrder>,
     ) -> Publication {
         let mut publication = self;
         publication.now = time;
         let midnight = publication.calendar.midnight(time);
         publication.open = Some(Open { midnight, hours: (false, false) });
-        for (listing, phase) in instruments {
-            publication.add_instrument(listing, 0, phase);
+        for (listing, at) in instruments {
+            publication.add_instrument(listing, 0, at);
         }
         for StandingOrder { state, place } in orders {
             let Some(instrument) = publication.find(state.instrument_id) else { continue };
@@ -175,11 +175,11 @@ impl Publication {
     }
 
     /// Adds an instrument that is not known yet, and returns its index.
-    pub(super) fn add_instrument(&mut self, listing: Listing, locate: u16, phase: Phase) -> usize {
+    pub(super) fn add_instrument(&mut self, listing: Listing, locate: u16, at: PhaseNow) -> usize {
         let index = self.instruments.len();
-        self.instruments.push(Instrument::new(listing, locate, phase));
+        self.instruments.push(Instrument::new(listing, locate, at));
         self.by_id.insert(listing.instrument_id, index);
-        self.awake += usize::from(phase != Phase::Closed);
+        self.awake += usize::from(at.phase != Phase::Closed);
         index
     }
 
@@ -241,11 +241,11 @@ fn read(state: &mut StateBytes<'_>, calendar: Calendar) -> Option<Publication> {
     publication.counts.unsayable_orders = state.number()?;
     publication.counts.strangers = state.number()?;
     for _ in 0..state.count()? {
-        let (listing, locate, phase) = read_instrument(state)?;
+        let (listing, locate, at) = read_instrument(state)?;
         if publication.by_id.contains_key(&listing.instrument_id) {
             return None;
         }
-        let index = publication.add_instrument(listing, locate, phase);
+        let index = publication.add_instrument(listing, locate, at);
         let of = &publication.instruments[index];
         let unfit = of.fit.err().or((locate == 0).then_some(UnfitReason::TooMany));
         publication.unfit.extend(unfit.map(|why| (listing.instrument_id, why)));
@@ -282,18 +282,20 @@ fn put_instrument(of: &Instrument, out: &mut Vec<u8>) {
     put_number(out, listing.lot_size.0);
     put_number(out, listing.order_qty_max.0);
     put_signed(out, listing.price_exponent.into());
-    out.extend_from_slice(&[listing.phase.code(), of.phase.code()]);
+    out.extend_from_slice(&[listing.phase.code(), of.phase.code(), of.cause.code()]);
     put_number(out, of.locate.into());
 }
 
-fn read_instrument(state: &mut StateBytes<'_>) -> Option<(Listing, u16, Phase)> {
+fn read_instrument(state: &mut StateBytes<'_>) -> Option<(Listing, u16, PhaseNow)> {
     let instrument_id = InstrumentId(state.narrow()?);
     let symbol = Symbol(state.array()?);
     let mut price = || read_signed(state).map(Price);
     let (tick_size, price_min, price_max) = (price()?, price()?, price()?);
     let (lot_size, order_qty_max) = (Qty(state.number()?), Qty(state.number()?));
     let price_exponent = i8::try_from(read_signed(state)?).ok()?;
-    let [first_phase, phase] = state.array()?.map(Phase::from_code);
+    let [first_phase, phase, cause] = state.array()?;
+    let cause = PhaseCause::from_code(cause)?;
+    let [first_phase, phase] = [first_phase, phase].map(Phase::from_code);
     let listing = Listing {
         instrument_id,
         symbol,
@@ -305,7 +307,7 @@ fn read_instrument(state: &mut StateBytes<'_>) -> Option<(Listing, u16, Phase)> 
         price_exponent,
         phase: first_phase?,
     };
-    Some((listing, state.narrow()?, phase?))
+    Some((listing, state.narrow()?, PhaseNow { phase: phase?, cause }))
 }
 
 fn put_order(order: &Order, out: &mut Vec<u8>) {

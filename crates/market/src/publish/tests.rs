@@ -1,6 +1,9 @@
 //! Tests of private parts; those of the public interface are in `crates/weir/tests/publish`.
 
-use weir_types::Nanos;
+use weir_feed::itch::Message;
+use weir_feed::session_name::Calendar;
+use weir_types::state_bytes::StateBytes;
+use weir_types::{Epoch, Nanos};
 
 use super::*;
 
@@ -86,6 +89,63 @@ fn what_itch_cannot_say_is_left_out_by_its_reason() {
     let scale = fit::fit(&listing()).expect("it fits").scale;
     assert_eq!(scale.price(Price(42_949_672)), Some(4_294_967_200));
     assert_eq!(scale.price(Price(-1)), None);
+}
+
+/// Keeps the reasons of the trading actions.
+#[derive(Debug, Default)]
+struct Reasons(Vec<[u8; 4]>);
+
+impl PublishSink for Reasons {
+    fn session(&mut self, _session: MoldSession) {}
+
+    fn message(&mut self, message: &[u8]) {
+        if let Ok(Message::StockTradingAction(view)) = Message::new(message) {
+            self.0.push(view.reason());
+        }
+    }
+
+    fn end(&mut self) {}
+}
+
+#[test]
+fn a_phase_is_published_with_its_own_cause_also_in_snapshots_and_behind_a_restart() {
+    let calendar = Calendar::new(0);
+    let mut publication = Publication::new(calendar, Epoch(1));
+    let mut told = Reasons::default();
+    publication.define(Nanos(1), &listing(), &mut told);
+    let mut want = vec![*b"SHUT"];
+    for (phase, cause, reason) in [
+        (Phase::Continuous, PhaseCause::Operator, *b"CONO"),
+        (Phase::Halted, PhaseCause::Schedule, *b"HALS"),
+        (Phase::Halted, PhaseCause::Operator, *b"HALO"),
+        (Phase::Halted, PhaseCause::Unknown, *b"HALT"),
+        (Phase::VolatilityCall, PhaseCause::Collar, *b"VOLC"),
+        (Phase::Continuous, PhaseCause::CallEnd, *b"CONE"),
+        (Phase::Closed, PhaseCause::Schedule, *b"SHUS"),
+    ] {
+        let at = PhaseNow { phase, cause };
+        publication.phase(Nanos(2), listing().instrument_id, at, &mut told);
+        want.push(reason);
+        let mut state = Vec::new();
+        publication.put_state(&mut state);
+        publication = Publication::from_state(&mut StateBytes::new(&state), calendar)
+            .expect("it was just written");
+        let mut late = Reasons::default();
+        publication.snapshot(&mut late);
+        assert_eq!(late.0, [reason]);
+    }
+    assert_eq!(told.0, want);
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn a_planted_cause_of_the_change_before_is_found() {
+    use crate::plant::{Plant, set};
+    set(Some(Plant::CauseOfTheChangeBefore));
+    let check = a_phase_is_published_with_its_own_cause_also_in_snapshots_and_behind_a_restart;
+    let is_found = std::panic::catch_unwind(check).is_err();
+    set(None);
+    assert!(is_found, "it is planted");
 }
 
 /// Returns a numbered message; the lengths vary.

@@ -3,7 +3,7 @@
 use weir_feed::{Action, TradingState, Venue};
 use weir_market::book::{Anomaly, BestBidOffer, BookKind, OrderIds};
 use weir_market::{Books, BooksConfig};
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 use crate::support::{add, level, update};
 
@@ -72,7 +72,10 @@ fn a_crossed_book_is_an_anomaly_only_while_trading_is_continuous() {
     ] {
         let mut books = books();
         if let Some(state) = state {
-            _ = books.apply(&update(1, Action::Status { state, reason: [b' '; 4] }));
+            _ = books.apply(&update(
+                1,
+                Action::Status { state, reason: [b' '; 4], cause: PhaseCause::Unknown },
+            ));
         }
         for (order_id, side, price) in [(1, Side::Buy, 9), (2, Side::Sell, 10), (3, Side::Buy, 10)]
         {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use weir_feed::{Action, TradingState, Update};
 use weir_market::book::BestBidOffer;
 use weir_market::{Books, BooksConfig};
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 use crate::support::data;
 
@@ -109,7 +109,7 @@ fn ticker(value: &Value) -> BestBidOffer {
 fn compare(capture: &Capture) -> u64 {
     let mut books = Books::new(&BooksConfig::default());
     let state = TradingState::Trading;
-    let status = Action::Status { state, reason: [b' '; 4] };
+    let status = Action::Status { state, reason: [b' '; 4], cause: PhaseCause::Unknown };
     _ = books.apply(&Update {
         instrument_id: PAIR,
         sequence: 0,

@@ -8,7 +8,7 @@ use weir_client::flow::{FlowEvent, FlowItem, FlowKind, FlowRow, load};
 use weir_feed::{Action, TradeFlags, TradingState, Update, Venue};
 use weir_market::book::{BestBidOffer, BookLevel};
 use weir_market::{Books, BooksConfig};
-use weir_types::{InstrumentId, Price, Qty, Side};
+use weir_types::{InstrumentId, PhaseCause, Price, Qty, Side};
 
 use crate::support::data;
 
@@ -22,7 +22,7 @@ fn price_of(price: Price) -> Price {
 fn action_of(event: &FlowEvent, match_id: u64) -> Action {
     let FlowEvent { source_order_id: order_id, kind, side, price, qty: size, .. } = *event;
     let price = price_of(price);
-    let status = |state| Action::Status { state, reason: [b' '; 4] };
+    let status = |state| Action::Status { state, reason: [b' '; 4], cause: PhaseCause::Unknown };
     match kind {
         FlowKind::Seed | FlowKind::Add => Action::Add { order_id, side, price, size },
         FlowKind::ExecuteVisible | FlowKind::Fill => {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use weir_feed::{Action, SystemEvent, TradeFlags, TradingState, Update, Venue};
 use weir_market::book::{BookKind, BookLevel, OrderIds, RestingOrder};
 use weir_market::{Books, BooksConfig, Change};
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 use crate::model::{Model, ModelBook, ids, index_of};
 use crate::support::update;
@@ -122,8 +122,11 @@ fn of_any() -> impl Strategy<Value = Action> {
         price: Price(0),
     });
     let states = [TradingState::Trading, TradingState::Halted, TradingState::Auction];
-    let status =
-        (0..3_usize).prop_map(move |at| Action::Status { state: states[at], reason: *b"T1  " });
+    let status = (0..3_usize).prop_map(move |at| Action::Status {
+        state: states[at],
+        reason: *b"T1  ",
+        cause: PhaseCause::Unknown,
+    });
     let new_day = Just(Action::System(SystemEvent::StartOfMessages));
     prop_oneof![12 => trade, 6 => broken, 6 => status, 1 => Just(Action::Clear), 1 => new_day]
 }

@@ -6,7 +6,7 @@ use weir_feed::{Action, Definition, SymbolText, TradeFlags, TradingState, Update
 use weir_market::conflate::{
     Bbo, Body, BookView, DayStatistics, Entry, Kind, Stamp, Status, Trade,
 };
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 /// Prices are given in cents.
 pub const CENT: i64 = 10_000_000;
@@ -23,7 +23,7 @@ pub fn quote(cents: i64, size: u64) -> Bbo {
 
 pub fn status(is_halted: bool) -> Status {
     let state = if is_halted { TradingState::Halted } else { TradingState::Trading };
-    Status { state, reason: *b"T1  " }
+    Status { state, reason: *b"T1  ", cause: PhaseCause::Unknown }
 }
 
 pub fn definition(id: InstrumentId, symbol: &str) -> Definition {

@@ -12,7 +12,7 @@ use weir_client::flow::{FlowEvent, FlowItem, FlowKind, load};
 use weir_feed::{Action, TradeFlags, TradingState, Update, Venue};
 use weir_market::interval::{Activity, IntervalStatistics, Quote, QuoteChange, StateChange};
 use weir_market::{Books, BooksConfig};
-use weir_types::{InstrumentId, Nanos, Price, Qty};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty};
 
 use crate::support::data;
 use crate::{CollectedRows, config};
@@ -25,7 +25,7 @@ const SCALE: i64 = 100_000;
 fn action_of(event: &FlowEvent, match_id: u64) -> Action {
     let FlowEvent { source_order_id: order_id, kind, side, qty: size, .. } = *event;
     let price = Price(event.price.0 * SCALE);
-    let status = |state| Action::Status { state, reason: [b' '; 4] };
+    let status = |state| Action::Status { state, reason: [b' '; 4], cause: PhaseCause::Unknown };
     match kind {
         FlowKind::Seed | FlowKind::Add => Action::Add { order_id, side, price, size },
         FlowKind::ExecuteVisible | FlowKind::Fill => {

@@ -5,7 +5,7 @@ use weir_market::interval::{
     Activity, BookStatement, ChannelReset, IntervalStatistics, OrderAct, QuoteChange, StateChange,
 };
 use weir_market::{Books, BooksConfig, Change};
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 use crate::{CollectedRows, added, called, config, quote, quoted};
 
@@ -296,7 +296,11 @@ fn quotes_states_and_trades_are_taken_as_books_tell_them() {
     let taken = QuoteChange::of(3, None, &update, &change).expect("nothing is left");
     assert_eq!((taken.quote, taken.is_whole), (quote(0, 0, 0, 0), true));
     let state = TradingState::Paused;
-    let (update, change) = act_of(&mut books, 4, Action::Status { state, reason: *b"    " });
+    let (update, change) = act_of(
+        &mut books,
+        4,
+        Action::Status { state, reason: *b"    ", cause: PhaseCause::Unknown },
+    );
     assert_eq!(StateChange::of(3, &update, &change).map(|it| it.state), Some(state));
     for (number, flags) in [(5, TradeFlags::default()), (6, TradeFlags::NOT_VOLUME)] {
         let (price, size, match_id, venue) = (Price(9), Qty(2), number, Venue(0));

@@ -6,7 +6,7 @@ use weir_feed::{
     Action, AuctionKind, CollectedUpdates, Context, Feed, FeedError, PriceKind, SystemEvent,
     TradeFlags, TradingState, Update, Venue,
 };
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 const MIDNIGHT: Nanos = Nanos(1_692_676_800_000_000_000);
 const HEADER: Header =
@@ -229,13 +229,13 @@ fn states_of_trading_keep_their_reason() {
             reserved: b' ',
             reason: *b"LUDP",
         };
-        let want = Action::Status { state, reason: *b"LUDP" };
+        let want = Action::Status { state, reason: *b"LUDP", cause: PhaseCause::Unknown };
         assert_eq!(actions(&action.to_bytes(&HEADER)), [want]);
         refused(&action.to_bytes(&HEADER), 19, b'R', "trading_state");
     }
     for (code, state) in [(b'H', TradingState::Halted), (b'T', TradingState::Trading)] {
         let halt = encode::OperationalHalt { stock: symbol(), market_code: b'X', action: code };
-        let want = Action::Status { state, reason: *b"hX  " };
+        let want = Action::Status { state, reason: *b"hX  ", cause: PhaseCause::Unknown };
         assert_eq!(actions(&halt.to_bytes(&HEADER)), [want]);
         refused(&halt.to_bytes(&HEADER), 19, b'N', "market_code");
         refused(&halt.to_bytes(&HEADER), 20, b'P', "action");

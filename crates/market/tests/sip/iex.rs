@@ -7,7 +7,7 @@ use weir_feed::{
     Action, CollectedUpdates, Context, Feed, Packet, PacketKind, SystemEvent, TradeFlags,
     TradingState, Update,
 };
-use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
 use crate::capture::data;
 use crate::oracle::{Listing, compare};
@@ -205,7 +205,14 @@ fn a_security_trades_only_when_neither_its_status_nor_the_venue_halts_it() {
         (status(b'P'), Some((TradingState::Paused, *b"T1  "))),
     ] {
         let got = decoded(&mut feed, &message).first().map(|update| update.action);
-        assert_eq!(got, want.map(|(state, reason)| Action::Status { state, reason }));
+        assert_eq!(
+            got,
+            want.map(|(state, reason)| Action::Status {
+                state,
+                reason,
+                cause: PhaseCause::Unknown
+            })
+        );
     }
 }
 

@@ -109,8 +109,8 @@ impl ChangeReporter {
         let stamp = Stamp::of(update, source.ts_recv);
         if let Some(known) = self.know(change.instrument_id, source.channel) {
             known.last_change = stamp;
-            if let (Some(state), Action::Status { reason, .. }) = (change.status, update.action) {
-                known.status = Some(Status { state, reason });
+            if let Some(status) = status_of(update, change) {
+                known.status = Some(status);
             }
             if !source.is_snapshot {
                 self.say(source.ts_poll, stamp, update, change);
@@ -131,8 +131,8 @@ impl ChangeReporter {
         if let Some(trade) = trade_of(update, change) {
             say(Body::Trade(trade));
         }
-        if let (Some(state), Action::Status { reason, .. }) = (change.status, update.action) {
-            say(Body::Status(Status { state, reason }));
+        if let Some(status) = status_of(update, change) {
+            say(Body::Status(status));
         }
         if is_of_order(&update.action) {
             say(Body::Order(Update { instrument_id: id, ..*update }));
@@ -180,6 +180,16 @@ fn trade_of(update: &Update, change: &Change) -> Option<Trade> {
             flags: TradeFlags::default(),
             is_break: true,
         }),
+        _ => None,
+    }
+}
+
+/// Returns the trading state of an update that changed it.
+fn status_of(update: &Update, change: &Change) -> Option<Status> {
+    match (change.status, update.action) {
+        (Some(state), Action::Status { reason, cause, .. }) => {
+            Some(Status { state, reason, cause })
+        }
         _ => None,
     }
 }

@@ -253,6 +253,7 @@ fn status(to: Address, entry: &Entry, flags: MarketFlags) -> MarketStatus {
         status_reason: StatusReason(status.reason),
         state: status.state,
         flags,
+        cause: status.cause,
     }
 }
 
@@ -388,4 +389,26 @@ fn any_side(side: Option<Side>) -> AnySide {
 /// Returns the instrument that the recipient must know before the message.
 pub(super) const fn instrument_of(message: &Message) -> InstrumentId {
     message.entry.instrument_id
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_feed::TradingState;
+    use weir_market::conflate::{Stamp, Status};
+    use weir_types::PhaseCause;
+
+    use super::*;
+
+    #[test]
+    fn a_status_has_the_state_the_reason_and_the_cause_of_its_entry() {
+        let state = TradingState::Halted;
+        for (reason, cause) in [(*b"HALO", PhaseCause::Operator), (*b"T1  ", PhaseCause::Unknown)] {
+            let body = Body::Status(Status { state, reason, cause });
+            let entry = Entry::change(InstrumentId(5), Stamp::default(), body);
+            let to = Address { session_id: SessionId(11), handle: 7, sent_at: Nanos(3) };
+            let told = status(to, &entry, MarketFlags::SNAPSHOT);
+            assert_eq!((told.state, told.cause), (state, cause));
+            assert_eq!(told.status_reason, StatusReason(reason));
+        }
+    }
 }

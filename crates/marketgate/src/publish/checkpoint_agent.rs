@@ -185,7 +185,9 @@ mod tests {
     use weir_log::{EventAppend, EventLog, EventLogConfig, TailConfig, tail_in};
     use weir_partition::event_reader::EventReader;
     use weir_partition::holds::Holds;
-    use weir_types::{Epoch, Epochs, InstrumentId, PartitionId, Phase, PhaseCause, SessionId};
+    use weir_types::{
+        Epoch, Epochs, InstrumentId, PartitionId, Phase, PhaseCause, PhaseHold, SessionId,
+    };
     use weir_wire::event::PhaseChanged;
     use weir_wire::{Event, PlainEvent};
 
@@ -220,6 +222,7 @@ mod tests {
                     phase: Phase::Continuous,
                     cause: PhaseCause::Operator,
                     session_id: SessionId(1),
+                    hold: PhaseHold::Free,
                 };
                 let mut record = Vec::new();
                 Event::Plain(PlainEvent::PhaseChanged(event)).encode(&mut record);

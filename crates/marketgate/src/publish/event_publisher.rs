@@ -137,7 +137,9 @@ mod tests {
     use weir_feed::session_name::session_name;
     use weir_io::ThreadDisk;
     use weir_log::{EventAppend, EventLog, EventLogConfig, TailConfig, tail_in};
-    use weir_types::{Epoch, Epochs, InstrumentId, Nanos, Phase, PhaseCause, Position, SessionId};
+    use weir_types::{
+        Epoch, Epochs, InstrumentId, Nanos, Phase, PhaseCause, PhaseHold, Position, SessionId,
+    };
     use weir_wire::PlainEvent;
     use weir_wire::event::PhaseChanged;
 
@@ -174,6 +176,7 @@ mod tests {
                 phase: Phase::Continuous,
                 cause: PhaseCause::Operator,
                 session_id: SessionId(1),
+                hold: PhaseHold::Free,
             };
             let mut record = Vec::new();
             Event::Plain(PlainEvent::PhaseChanged(event)).encode(&mut record);

@@ -1,11 +1,11 @@
 //! Converts the partition's events to the input of a publication. The owners and client ids of
-//! orders are dropped here.
+//! orders are dropped here, and the operators of changes of phase.
 
 use weir_feed::session_name::Calendar;
 use weir_market::publish::{
-    Listing, OrderChange, Publication, PublishSink, StandingOrder, StandingPlace, Uncross,
+    Listing, OrderChange, PhaseNow, Publication, PublishSink, StandingOrder, StandingPlace, Uncross,
 };
-use weir_types::{Epoch, Nanos, PartitionId, Phase, Side};
+use weir_types::{Epoch, Nanos, PartitionId, Side};
 use weir_wire::event::OrderEvent;
 use weir_wire::reference::DefineInstrument;
 use weir_wire::{Definition, Event, PlainEvent};
@@ -16,7 +16,7 @@ pub struct StandingMarket<I, O> {
     pub time: Nanos,
     /// The epoch of the newest event.
     pub epoch: Epoch,
-    /// The instruments of the partition, with their phases.
+    /// The instruments of the partition, with their phases and the causes of these.
     pub instruments: I,
     /// The live orders with their places, in time priority where they are at one price.
     pub orders: O,
@@ -24,14 +24,14 @@ pub struct StandingMarket<I, O> {
 
 impl<I, O> StandingMarket<I, O>
 where
-    I: IntoIterator<Item = (DefineInstrument, Phase)>,
+    I: IntoIterator<Item = (DefineInstrument, PhaseNow)>,
     O: IntoIterator<Item = (OrderEvent, StandingPlace)>,
 {
     /// Returns its publication, which publishes nothing before the next epoch.
     #[must_use]
     pub fn publication(self, calendar: Calendar) -> Publication {
         let StandingMarket { time, epoch, instruments, orders } = self;
-        let listings = instruments.into_iter().map(|(of, phase)| (listing_of(&of), phase));
+        let listings = instruments.into_iter().map(|(of, at)| (listing_of(&of), at));
         let orders = orders.into_iter();
         let orders = orders.map(|(event, place)| StandingOrder { state: change_of(&event), place });
         Publication::new(calendar, epoch).with_market(time, listings, orders)
@@ -48,7 +48,9 @@ pub fn publish_event(
     match event {
         Event::Plain(PlainEvent::OrderEvent(event)) => publication.order(&change_of(event), out),
         Event::Plain(PlainEvent::PhaseChanged(event)) => {
-            publication.phase(event.transact_time, event.instrument_id, event.phase, out);
+            // The operator's session is dropped here.
+            let at = PhaseNow { phase: event.phase, cause: event.cause };
+            publication.phase(event.transact_time, event.instrument_id, at, out);
         }
         Event::Plain(PlainEvent::Uncrossed(event)) => {
             let uncross = Uncross {

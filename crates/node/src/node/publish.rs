@@ -10,7 +10,7 @@ use weir_engine::{OrderQueue, QueuedOrder};
 use weir_feed::session_name::Calendar;
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
-use weir_market::publish::{Channel, RequestServer, StandingPlace};
+use weir_market::publish::{Channel, PhaseNow, RequestServer, StandingPlace};
 use weir_marketgate::publish::{
     EventPublisherParts, PublishAgent, PublishCheckpoint, PublishCheckpointParts,
     PublishCheckpoints, PublishFigures, PublishParts, PublishedLog, SnapshotAgent, SnapshotFigures,
@@ -176,7 +176,7 @@ fn beginning(
         epoch: trading.epoch,
         instruments: (engine.instruments())
             .filter(|state| state.definition.partition_id == trading.partition_id)
-            .map(|state| (state.definition, state.phase)),
+            .map(|state| (state.definition, PhaseNow { phase: state.phase, cause: state.cause() })),
         orders: engine.queued_orders().into_iter().map(standing),
     };
     let publication = market.publication(calendar(section));

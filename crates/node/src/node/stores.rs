@@ -126,6 +126,8 @@ fn engine_state(trading: &RecoveredPartition) -> EngineState {
     let markets = engine.instruments().map(|state| MarketState {
         instrument_id: state.definition.instrument_id,
         phase: state.phase,
+        is_held: state.is_held,
+        origin: state.origin,
         last_price: state.last_price,
         uncrossed_price: state.uncrossed_price,
     });

@@ -4,7 +4,7 @@
 //! beside them for clients that enter orders, whose prices and quantities are mantissas and lots.
 
 use serde::Serialize;
-use weir_client::status::phase_name;
+use weir_client::status::{cause_name, phase_name};
 use weir_orderstate::markets::Market;
 use weir_types::{Price, Qty, decimal};
 use weir_wire::event::Uncrossed;
@@ -35,8 +35,17 @@ pub struct InstrumentReport {
     pub price_max: String,
     /// The current phase; absent when no retained event shows it.
     pub phase: Option<&'static str>,
-    /// Log time of the last change of phase, nanoseconds since the Unix epoch.
+    /// Log time of the last change of the phase, or of an operator's halt that holds, nanoseconds
+    /// since the Unix epoch; absent while both are the definition's.
     pub phase_since_ns: Option<u64>,
+    /// The cause of that change: operator, schedule, call-end or collar; absent where it is not
+    /// known.
+    pub phase_cause: Option<&'static str>,
+    /// The operator's session that asked for it; absent for other causes.
+    pub phase_by: Option<u32>,
+    /// True while an operator's halt holds against scheduled changes; absent where no retained
+    /// event shows it.
+    pub is_held: Option<bool>,
     /// The price of its last trade.
     pub last_price: Option<String>,
     /// The price of its last uncrossing that traded, or else its definition's.
@@ -83,7 +92,12 @@ impl InstrumentReport {
             price_min: price(d.price_min),
             price_max: price(d.price_max),
             phase: market.phase.map(phase_name),
-            phase_since_ns: market.phase_since.map(|at| at.0),
+            phase_since_ns: market.origin.map(|origin| origin.at.0),
+            phase_cause: market.origin.and_then(|origin| cause_name(origin.cause)),
+            phase_by: (market.origin.map(|origin| origin.session_id))
+                .filter(|by| !by.is_none())
+                .map(|by| by.0),
+            is_held: market.is_held,
             last_price: market.last_price.map(price),
             static_reference: market.static_reference.or(defined).map(price),
             uncrossing_price: traded_at(uncrossing),
@@ -104,7 +118,8 @@ impl InstrumentReport {
 mod tests {
     use serde_json::{Value, json};
     use weir_types::{
-        GroupId, InstrumentId, Nanos, PartitionId, Phase, RequestNo, SessionId, Symbol,
+        GroupId, InstrumentId, Nanos, PartitionId, Phase, PhaseCause, PhaseOrigin, RequestNo,
+        SessionId, Symbol,
     };
 
     use super::*;
@@ -150,6 +165,26 @@ mod tests {
         ];
         for (name, value) in wanted {
             assert_eq!(page[name], value, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_phase_has_its_cause_its_operator_and_its_time() {
+        let origin =
+            |cause, by, at| Some(PhaseOrigin { cause, session_id: SessionId(by), at: Nanos(at) });
+        for (origin, is_held, want) in [
+            (None, Some(false), json!([null, null, null, false])),
+            (origin(PhaseCause::Operator, 9, 5), Some(true), json!([5, "operator", 9, true])),
+            (origin(PhaseCause::Schedule, 0, 6), Some(false), json!([6, "schedule", null, false])),
+            (origin(PhaseCause::CallEnd, 0, 7), Some(false), json!([7, "call-end", null, false])),
+            (origin(PhaseCause::Collar, 0, 8), Some(false), json!([8, "collar", null, false])),
+            (origin(PhaseCause::Unknown, 0, 9), None, json!([9, null, null, null])),
+        ] {
+            let market = Market { origin, is_held, ..Market::default() };
+            let report = InstrumentReport::of(&definition(), &market);
+            let page = serde_json::to_value(report).expect("a status is JSON");
+            let names = ["phase_since_ns", "phase_cause", "phase_by", "is_held"];
+            assert_eq!(json!(names.map(|name| page[name].clone())), want);
         }
     }
 }

@@ -24,7 +24,8 @@
 //! ```
 //! State: version u8, the command u64 that caused the newest event about an order, the event u64
 //! after which the store began with the engine's live orders (zero for none; not in version 1),
-//! length u32 and bytes of the instruments' state; then stream and store as of any source.
+//! length u32 and bytes of the instruments' state (without the causes of phases before version 3);
+//! then stream and store as of any source.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,11 +43,13 @@ use weir_wire::event::OrderEvent;
 
 use super::journal::{decode, load};
 use super::{StoreSettings, WINDOW};
-use crate::markets::{MarketState, Markets};
+use crate::markets::{MarketState, Markets, MarketsForm};
 use crate::plant::{self, Plant};
 
 /// The format of the head, before stream and store.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// The last format without the causes of phases.
+const VERSION_WITHOUT_CAUSES: u8 = 2;
 /// The format without the event after which the store began.
 const OLD_VERSION: u8 = 1;
 
@@ -341,7 +344,11 @@ fn decode_own(state: &[u8], source: &OwnSource<'_>) -> anyhow::Result<Base> {
     let (len, state) = state.split_first_chunk::<4>().context(SHORT)?;
     let len = u32::from_le_bytes(*len) as usize;
     let (markets, state) = state.split_at_checked(len).context(SHORT)?;
-    let markets = Markets::from_state(markets).context("its instruments cannot be read")?;
+    let form = match *version {
+        ..=VERSION_WITHOUT_CAUSES => MarketsForm::WithoutCauses,
+        _ => MarketsForm::Present,
+    };
+    let markets = Markets::from_state(markets, form).context("its instruments cannot be read")?;
     // Recovery ignores the memory limit: changes that were once accepted are accepted again.
     let config = StoreConfig { bytes_max: u64::MAX, ..source.settings.config(Epoch::NONE) };
     let (store, stream) = decode(state, config, WINDOW)?;

@@ -227,8 +227,8 @@ fn put_reason(reason: Reason, out: &mut String) {
 mod tests {
     use serde_json::{Value, json};
     use weir_types::{
-        AnySide, Cash, InstrumentId, MarketContent, Nanos, Price, Qty, RequestNo, SessionId, Side,
-        TradingState,
+        AnySide, Cash, InstrumentId, MarketContent, Nanos, PhaseCause, Price, Qty, RequestNo,
+        SessionId, Side, TradingState,
     };
     use weir_wire::frame::{Framing, next_frame};
     use weir_wire::market::{
@@ -384,8 +384,10 @@ mod tests {
             status_reason: StatusReason(*b"\"\\\x01 "),
             state: TradingState::Halted,
             flags: MarketFlags::default(),
+            cause: PhaseCause::CallEnd,
         };
         let told = json_of(&MarketMessage::Status(status));
+        assert_eq!(told["cause"], "CallEnd");
         assert_eq!((&told["status_reason"], &told["state"]), (&json!("\"\\?"), &json!("Halted")));
     }
 

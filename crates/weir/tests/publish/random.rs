@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use weir_engine::script::{Script, readable_command};
 use weir_engine::{Engine, EngineConfig, OrderQueue};
 use weir_feed::session_name::Calendar;
-use weir_market::publish::StandingPlace;
+use weir_market::publish::{PhaseNow, StandingPlace};
 use weir_marketgate::publish::StandingMarket;
 use weir_types::{ClOrdId, Epoch, InstrumentId, Symbol};
 
@@ -55,7 +55,7 @@ fn begin_with_book(rig: &mut Rig, engine: &Engine) {
             .map(|state| {
                 let mut definition = state.definition;
                 definition.symbol = short(definition.symbol);
-                (definition, state.phase)
+                (definition, PhaseNow { phase: state.phase, cause: state.cause() })
             }),
         orders: orders.into_iter().map(|order| {
             let place = place(order.queue, order.shown_qty);

@@ -27,12 +27,13 @@ use weir_feed::{Action, CollectedUpdates, Context, Feed as _, Update};
 use weir_market::Books;
 use weir_market::book::{BooksConfig, OrderIds};
 use weir_types::{
-    FeedState, InstrumentId, MarketContent, MarketPolicy, Nanos, OrderAction, Price, Qty, Reason,
-    Side,
+    FeedState, InstrumentId, MarketContent, MarketPolicy, Nanos, OrderAction, PhaseCause, Price,
+    Qty, Reason, Side,
 };
 use weir_wire::NodeMessage;
 use weir_wire::market::{
-    MarketFlags, MarketLevels, MarketOrder, MarketOrders, SubscribeMarket, TradeConditions,
+    MarketFlags, MarketLevels, MarketOrder, MarketOrders, StatusReason, SubscribeMarket,
+    TradeConditions,
 };
 use weir_wire::market_dialogue::{MarketMessage, MarketRequest};
 use weir_wire::reference::DefineSession;
@@ -188,6 +189,8 @@ pub struct Received {
     pub trades: Vec<(InstrumentId, u64)>,
     pub volumes: HashMap<InstrumentId, (u64, u64)>,
     pub statuses: HashMap<InstrumentId, weir_types::TradingState>,
+    /// The causes of these states, and the source's reasons.
+    pub causes: HashMap<InstrumentId, (PhaseCause, StatusReason)>,
     pub channels: Vec<FeedState>,
     pub ended: Vec<(u32, Reason)>,
     pub subscribed: Vec<(u32, Nanos)>,
@@ -244,6 +247,8 @@ impl Received {
             }
             MarketMessage::Status(status) => {
                 self.statuses.insert(status.instrument_id, status.state);
+                let cause = (status.cause, status.status_reason);
+                self.causes.insert(status.instrument_id, cause);
             }
             MarketMessage::Channel(channel) => self.channels.push(channel.state),
             MarketMessage::Ended(ended) => self.ended.push((ended.handle, ended.reason)),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_types::{InstrumentId, OrderId, Qty, Reason};
+use weir_types::{InstrumentId, OrderId, Phase, Qty, Reason};
 
 use crate::backup::{back_up, restore};
 use crate::definitions::{row, succeed};
@@ -12,7 +12,7 @@ use crate::retention::{
 };
 use crate::support::following::{Following, OrderState};
 use crate::support::trader::Trader;
-use crate::support::{ALICE, HANG, Home, Node, SUPERVISOR, TRADING, until};
+use crate::support::{ALICE, HANG, Home, INSTRUMENT, Node, SUPERVISOR, TRADING, until};
 
 const COLD: &str = "[delivery.cold]\ninterval_ms = 20\nsegment_bytes = 65536\n";
 
@@ -65,6 +65,18 @@ fn epoch_of(node: &Node) -> u64 {
 #[test]
 fn a_store_that_lost_its_snapshots_refuses_tokens_from_before_and_has_all_live_orders() {
     let (home, mut node) = market("os", SMALL);
+    for phase in [Phase::Halted, Phase::Continuous] {
+        node.admin().set_phase(TRADING, INSTRUMENT, phase).unwrap();
+    }
+    let phase_of = |node: &Node| {
+        let names = ["phase", "phase_cause", "phase_by", "phase_since_ns", "is_held"];
+        let row = node.status()["instruments"][0].clone();
+        names.map(|name| row[name].clone())
+    };
+    let phase = until("the phase", || {
+        Some(phase_of(&node)).filter(|told| told[..2] == ["continuous", "operator"])
+    });
+    assert!(phase[3].is_u64() && phase[4] == false, "{phase:?}");
     rest(&node);
     let before = read(&node, Vec::new()).token;
     let next = trade_past_the_retention(&node, 1);
@@ -87,7 +99,7 @@ fn a_store_that_lost_its_snapshots_refuses_tokens_from_before_and_has_all_live_o
     }
     let old = read(&node, before.clone());
     assert_eq!((old.resyncs, old.live), (vec![Reason::ResyncFloor], new.live));
-    assert!(row(&node, 1)["phase"].is_string(), "the engine knows the phase");
+    assert_eq!(phase_of(&node), phase, "the engine knows the phase and its cause");
     // A snapshot is taken at once, so that the next start refuses nobody again.
     until("a snapshot of the rebuilt store", || Some(()).filter(|()| !snapshots(&home).is_empty()));
     trade_and_leave(&node, next..next + 50);

@@ -4,7 +4,7 @@ use weir_feed::{Action, TradingState};
 use weir_market::BooksConfig;
 use weir_market::conflate::ConflatorConfig;
 use weir_market::interval::{OrderAct, Quote};
-use weir_types::{Price, Qty, Side};
+use weir_types::{PhaseCause, Price, Qty, Side};
 
 use super::super::flush_slot::FlushSlot;
 use super::super::ring::Slots;
@@ -96,7 +96,8 @@ fn an_order_is_told_and_a_quote_where_it_is_another() {
     assert_eq!((quoted.quote, quoted.state, quoted.is_whole), (bid(10), None, false));
     assert_eq!(rig.update(false, add(2, 9)).len(), 1, "the best bid is as it was");
     let state = TradingState::Halted;
-    let told = rig.update(false, Action::Status { state, reason: *b"T1  " });
+    let told =
+        rig.update(false, Action::Status { state, reason: *b"T1  ", cause: PhaseCause::Unknown });
     assert!(matches!(told[..], [PostEvent::Call(called)] if called.state == state), "{told:?}");
     let told = rig.update(false, add(3, 11));
     assert!(
@@ -149,7 +150,10 @@ fn what_a_snapshot_says_is_told_as_a_book_and_not_as_changes() {
     assert_eq!(told, [PostEvent::Void(0, ChannelReset::GivenUp)]);
     assert_eq!(rig.update(true, add(2, 12)), []);
     let state = TradingState::Trading;
-    assert_eq!(rig.update(true, Action::Status { state, reason: *b"    " }), []);
+    assert_eq!(
+        rig.update(true, Action::Status { state, reason: *b"    ", cause: PhaseCause::Unknown }),
+        []
+    );
     let told = rig.channel(&ChannelEvent::Joined { next: 9 });
     let [PostEvent::Book(stated)] = told[..] else { panic!("{told:?}") };
     assert_eq!((stated.instrument_id.0, stated.channel), (1, 0));

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rtrb::RingBuffer;
 use weir_feed::TradingState;
 use weir_io::monotonic_now;
+use weir_types::PhaseCause;
 
 use super::*;
 
@@ -77,7 +78,11 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (0..99_u64, price, size).prop_map(|(match_id, price, size)| {
             Action::TradeBreak { match_id, price, size }
         }),
-        1 => Just(Action::Status { state: TradingState::Halted, reason: *b"T1  " }),
+        1 => Just(Action::Status {
+            state: TradingState::Halted,
+            reason: *b"HALO",
+            cause: PhaseCause::Operator,
+        }),
         1 => Just(Action::Clear),
     ]
 }
