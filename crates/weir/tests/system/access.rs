@@ -1,8 +1,13 @@
 //! Authentication: both kinds of key, challenges, expiry, replaced keys, one live session per
 //! identity, and the limit on a session's unanswered requests.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::ops::RangeInclusive;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_client::request::stamp;
@@ -504,6 +509,63 @@ fn more_signatures_than_are_verified_at_once_wait_and_are_all_answered() {
         }
     }
     counted(&node, "signatures_checked", 8 * (ERRORS_MAX as u64 - 1));
+}
+
+/// Connections that send bad signatures, and come again when they are cut.
+struct Flood {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Flood {
+    fn begin(node: &Node, connections: usize) -> Flood {
+        let (nonce, node_id) = (weir_wire::session::Nonce([0; 32]), NodeId([0; 16]));
+        let challenge = Challenge { nonce, node_id, session_id: ALICE.session_id };
+        let burst = signed_logon_of(&ALICE, &challenge).repeat(ERRORS_MAX);
+        let (address, is_over) = (node.address(), Arc::new(AtomicBool::new(false)));
+        let stranger = |_| {
+            let (burst, is_over) = (burst.clone(), is_over.clone());
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    // A test that fails takes its node along.
+                    let Ok(mut stream) = TcpStream::connect(address) else { return };
+                    if stream.write_all(&burst).is_ok() {
+                        // Refusals, and the node's end of the connection.
+                        let _ = stream.read_to_end(&mut Vec::new());
+                    }
+                }
+            })
+        };
+        Flood { threads: (0..connections).map(stranger).collect(), is_over }
+    }
+
+    fn end(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+#[test]
+fn a_signed_logon_has_its_turn_in_a_flood_of_bad_signatures() {
+    let (_home, node) = market();
+    let flood = Flood::begin(&node, 32);
+    until("signatures that wait", || (count(&node, "back_pressure") > 0).then_some(()));
+    for _ in 0..5 {
+        let mut alice = signed_on(&node, &ALICE);
+        let (session_id, reason) = (ALICE.session_id, Reason::None);
+        let mut bye = Vec::new();
+        put_frame(&Logout { session_id, reason }, &mut bye);
+        alice.send(&bye);
+        assert_eq!(alice.logout(), (session_id, Reason::LogoutRequested));
+    }
+    // It goes on: more signatures wait than one connection may have refused.
+    let (waited, checked) = (count(&node, "back_pressure"), count(&node, "signatures_checked"));
+    until("the flood after the logons", || {
+        let has_waited = count(&node, "back_pressure") > waited;
+        let has_checked = count(&node, "signatures_checked") > checked + ERRORS_MAX as u64;
+        (has_waited && has_checked).then_some(())
+    });
+    flood.end();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! through crashes of the core, gaps, epochs and full resends.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -421,6 +421,27 @@ fn who_asks_once_is_told_that_a_source_stays_away() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("the partition is away") && said.contains("no page came"), "{said}");
+}
+
+#[test]
+fn silent_connections_at_all_places_keep_no_core_out() {
+    // They do not end by themselves while the test runs.
+    let (_home, node) = node_with("[gateway]\nlogon_timeout_ms = 600000\n");
+    let address = ingest_address(&node);
+    let figure = |name: &str| node.status()["ingest"][name].as_u64().expect("a number");
+    // By default the listener has as many places.
+    let silent: Vec<_> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
+    until("that all places are taken", || (figure("accepted") >= 64).then_some(()));
+    let mut random = Random(6);
+    let mut core = Core::new();
+    core.attributes_len = Some(300);
+    let mut fed = Fed::new(&node, core);
+    fed.until_fed();
+    let mut reader = reader(&node);
+    fed.trade(30, &mut random, &mut reader);
+    assert!(figure("strangers_evicted") > 0);
+    assert_eq!(figure("connections_refused"), 0);
+    drop(silent);
 }
 
 #[test]

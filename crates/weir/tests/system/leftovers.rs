@@ -1,5 +1,5 @@
-//! A node whose shadow cannot work: everybody who keeps pace is served, a session that needs old
-//! events waits for them, and the node says so.
+//! Reports never wait for the leftovers of others: a shadow that cannot work, and a session that
+//! needs old events. Everybody who keeps pace is served meanwhile, and the node says so.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,11 @@ use weir_types::{EventNo, OrdStatus};
 
 use crate::slow_reader::{TRADES, take_all};
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, HANG, Home, open_market, until};
+use crate::support::{ALICE, BOB, HANG, Home, Who, open_market, trader_of, until};
+
+const CAROL: Who = trader_of(13);
+/// Alice's events in all, each with many of others around it.
+const SPARSE: u64 = 40;
 
 fn newest_segment(dir: &Path) -> PathBuf {
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -60,4 +64,37 @@ fn old_reports_wait_for_a_shadow_that_fails_and_new_ones_do_not() {
     drop((alice, bob));
     assert!(node.terminate().success());
     home.verify(crate::support::TRADING);
+}
+
+#[test]
+fn a_resume_of_sparse_events_takes_a_few_pages_and_holds_up_nobody() {
+    let home = Home::with_config("memory", "[events]\nmemory_bytes = 8388608\n");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB, CAROL]);
+    let mut carol = Trader::log_on(&node, CAROL);
+    carol.ask_for_report(CAROL.sell(1, 50, TRADES));
+    carol.client.log_out(HANG).unwrap();
+    let mut alice = Trader::log_on_as(&node, ALICE, ALICE.patient_config());
+    let mut bob = Trader::log_on(&node, BOB);
+    // More events in all than the node keeps in memory.
+    let each = TRADES / SPARSE;
+    for number in 1..=SPARSE {
+        alice.ask_for_report(ALICE.buy(number, 10, 1));
+        for taken in 1..=each {
+            bob.send(BOB.buy(number * each + taken, 50, 1));
+        }
+        bob.settle();
+        bob.forget();
+    }
+    alice.client.log_out(HANG).unwrap();
+    let asked = || node.status()["gateway"]["history_requests"].as_u64().expect("a counter");
+    let before = asked();
+    let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
+    bob.settle();
+    alice.report_where(|report| report.event_no == EventNo(SPARSE));
+    let numbers = alice.reports().iter().map(|report| report.event.event_no.0);
+    assert!(numbers.eq(1..=SPARSE), "dense and in order");
+    until("the count of the pages", || (asked() > before).then_some(()));
+    // The gateway reads no file itself, and asks for all of her events at once.
+    assert!(asked() - before <= SPARSE / 8, "{} pages", asked() - before);
 }

@@ -12,13 +12,17 @@ use weir_client::SessionConfig;
 use weir_client::session::SessionEvent;
 use weir_client::subscription::BrokerClient;
 use weir_skip::{Need, skip};
-use weir_types::{FirmId, Reason};
+use weir_types::{FirmId, OrdStatus, Phase, Reason, RequestNo, SessionId, Switch};
+use weir_wire::Request;
+use weir_wire::reference::SetPhase;
 use weir_wire::session::{ApiKey, Logon};
 
 use crate::support::address::free_address;
 use crate::support::trader::Trader;
 use crate::support::wire::{Wire, logon_of};
-use crate::support::{ALICE, BOB, HANG, Home, Node, TRADING, open_market, until};
+use crate::support::{
+    ALICE, BOB, HANG, Home, INSTRUMENT, Node, OPERATOR, TRADING, open_market, until,
+};
 
 fn ready(node: &Node) -> bool {
     node.get("/ready") == (200, "ready\n".to_owned())
@@ -317,6 +321,62 @@ impl Drop for SmallDisk {
     }
 }
 
+/// The requests that a full log refuses before anybody reads an answer.
+const OUTSTANDING: u64 = 1_000;
+
+fn to_phase(phase: Phase) -> Request {
+    Request::SetPhase(SetPhase {
+        request_no: RequestNo::NONE,
+        session_id: SessionId::NONE,
+        instrument_id: INSTRUMENT,
+        phase,
+        override_collars: Switch::Off,
+    })
+}
+
+/// Sends requests until the full log refuses one; returns the number of the last.
+fn send_until_refused(from: &mut Trader, request: impl Fn(u64) -> Request) -> u64 {
+    for number in 2.. {
+        match from.ask(request(number)) {
+            SessionEvent::Refused { reject, .. } => {
+                assert_eq!(reject.reason, Reason::LogFull);
+                return number;
+            }
+            SessionEvent::Report { .. }
+            | SessionEvent::Done { .. }
+            | SessionEvent::Rejected { .. } => {}
+            other => panic!("request {number} was answered by {other:?}"),
+        }
+    }
+    unreachable!("the disk is full")
+}
+
+/// Has orders and a halt refused by a full log, all before the first answer is read: each is
+/// answered.
+fn refuse_many(node: &Node, alice: &mut Trader, operator: &mut Trader, last: u64) {
+    let refused = || node.partition_when(TRADING, |_| true)["refused"].as_u64().unwrap();
+    let before = refused();
+    let orders: Vec<RequestNo> =
+        (1..=OUTSTANDING).map(|next| alice.send(ALICE.buy(last + next, 50, 1))).collect();
+    let halt = operator.send(to_phase(Phase::Halted));
+    until("that all are refused", || {
+        alice.client.flush().unwrap();
+        operator.client.flush().unwrap();
+        (refused() > before + OUTSTANDING).then_some(())
+    });
+    let is_refused = |of: &mut Trader, request_no| {
+        let answer = of.answer(request_no);
+        let is_full = matches!(
+            &answer,
+            SessionEvent::Refused { reject, .. } if reject.reason == Reason::LogFull
+        );
+        assert!(is_full, "{request_no}: {answer:?}");
+    };
+    is_refused(operator, halt);
+    orders.into_iter().for_each(|request_no| is_refused(alice, request_no));
+    assert_eq!(refused(), before + OUTSTANDING + 1, "each once");
+}
+
 #[test]
 fn a_full_disk_refuses_requests_and_makes_the_node_unready_until_there_is_room() {
     let config = "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n";
@@ -325,30 +385,30 @@ fn a_full_disk_refuses_requests_and_makes_the_node_unready_until_there_is_room()
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
     assert!(ready(&node));
-    let mut alice = Trader::log_on(&node, ALICE);
+    let mut alice = Trader::log_on_as(&node, ALICE, ALICE.patient_config());
+    let mut operator = Trader::log_on_as(&node, OPERATOR, OPERATOR.patient_config());
     alice.ask_for_report(ALICE.buy(1, 50, 1));
     let ballast = home.data().join("ballast");
     fill(&ballast);
-    let mut number = 1;
-    let reason = loop {
-        number += 1;
-        match alice.ask(ALICE.buy(number, 50, 1)) {
-            SessionEvent::Report { .. } => {}
-            SessionEvent::Refused { reject, .. } => break reject.reason,
-            other => panic!("order {number} was answered by {other:?}"),
-        }
-    };
-    assert_eq!(reason, Reason::LogFull);
+    let last = send_until_refused(&mut alice, |number| ALICE.buy(number, 50, 1));
+    // A shorter request may have found room behind that.
+    send_until_refused(&mut operator, |_| to_phase(Phase::Continuous));
     let (code, why) = node.get("/ready");
     assert_eq!(code, 503);
     assert!(why.contains("partition 1 has no room"), "{why}");
     assert_eq!(node.get("/live").0, 200);
+    refuse_many(&node, &mut alice, &mut operator, last);
     // Reads and logons continue.
     assert_eq!(node.get("/status").0, 200);
     Trader::log_on(&node, BOB);
     std::fs::remove_file(&ballast).unwrap();
     until("the node to be ready again", || ready(&node).then_some(()));
-    alice.ask_for_report(ALICE.buy(number + 1, 50, 1));
+    // Requests that were refused are not carried out later: neither the halt nor the orders.
+    let report = alice.ask_for_report(ALICE.buy(last, 50, 1));
+    assert_eq!((report.ord_status, report.reason), (OrdStatus::New, Reason::None));
+    alice.settle();
+    let live = node.partition_when(TRADING, |_| true)["live_orders"].as_u64();
+    assert_eq!(live, Some(alice.reports().len() as u64));
     assert!(node.terminate().success());
     // One line at each edge: it was full once.
     let said = home.said();

@@ -676,6 +676,25 @@ fn an_attached_subscription_ends_with_its_sessions_key_and_is_free_for_the_next(
 }
 
 #[test]
+fn silent_connections_at_all_places_keep_no_subscriber_out() {
+    // They do not end by themselves while the test runs.
+    let home = home("os", "connections_max = 64\n[gateway]\nlogon_timeout_ms = 600000\n");
+    let node = start(&home);
+    let at = address(&node);
+    let silent: Vec<_> = (0..64).map(|_| std::net::TcpStream::connect(at).unwrap()).collect();
+    until("that all places are taken", || (figure(&node, "accepted") >= 64).then_some(()));
+    make(&node, ALICE, &NewSubscription::new("letters", SubscriptionKind::Messages));
+    let mut publisher = Publisher::new(at, SUPERVISOR.config(), Epoch(1), 0);
+    publisher.publish(ALICE.session_id, &body(1));
+    publish_all(&mut publisher, 1);
+    let mut alice = Subscription::new(at, ALICE.config(), "letters", Seen::new());
+    assert_eq!(bodies(&take(&mut alice, 1)), texts(1..=1));
+    assert!(figure(&node, "strangers_evicted") > 0);
+    assert_eq!(figure(&node, "connections_refused"), 0);
+    drop(silent);
+}
+
+#[test]
 fn subscriptions_outlive_a_time_without_descriptors_and_lose_no_message() {
     // What a connected subscriber takes is never written, so that the first file is begun late.
     let home = home("disk", "hold_us = 10000000\n");
