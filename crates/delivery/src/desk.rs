@@ -619,7 +619,8 @@ impl Desk {
     fn slots_of_fetch(&self, connection: u64, session_id: SessionId, number: u64) -> Vec<u32> {
         let Some(seats) = self.by_connection.get(&connection) else { return Vec::new() };
         let its = seats.questions.range((number, 0)..=(number, u32::MAX)).map(|(_, slot)| *slot);
-        its.filter(|slot| self.is_of_session(*slot, session_id)).collect()
+        let is_any = plant::is(Plant::ForeignContinuationTaken);
+        its.filter(|slot| is_any || self.is_of_session(*slot, session_id)).collect()
     }
 
     /// Returns the time at which to call [`Desk::poll`] next if nothing else happens: the deadline

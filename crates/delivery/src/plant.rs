@@ -16,6 +16,8 @@ weir_plant::plants! {
         NoLogIsAnother,
         /// A token of another log is taken.
         TokenOfOtherLogTaken,
+        /// A session continues and cancels the fetches of the other sessions of its connection.
+        ForeignContinuationTaken,
         /// The numbers of rows are not bounded.
         NumbersUnbounded,
         /// The last epoch of its type is opened.

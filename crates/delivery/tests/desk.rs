@@ -966,3 +966,14 @@ fn a_planted_desk_that_takes_tokens_of_another_log_is_found() {
     plant::set(None);
     assert!(found.is_err());
 }
+
+#[cfg(feature = "planted")]
+#[test]
+fn a_planted_desk_that_takes_continuations_of_other_sessions_is_found() {
+    use weir_delivery::plant::{self, Plant};
+    plant::set(Some(Plant::ForeignContinuationTaken));
+    let found =
+        std::panic::catch_unwind(credit_and_cancels_reach_the_fetches_of_their_own_session_alone);
+    plant::set(None);
+    assert!(found.is_err());
+}

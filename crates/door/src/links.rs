@@ -18,6 +18,7 @@ use weir_types::{Nanos, Reason, SessionId};
 
 use crate::figures::{DoorFigures, add};
 use crate::lines::Lines;
+use crate::plant::{self, Plant};
 use crate::seeded_map::{MapOrder, SeededMap};
 use crate::table::Table;
 use crate::{ConnectionId, LoggedOn, Socket};
@@ -354,7 +355,11 @@ impl<S: Default> Links<S> {
     pub(crate) fn begin_turns(&mut self, waiting_max: usize) -> usize {
         let count = self.waiting.len().min(waiting_max);
         for id in self.waiting.drain(..count).rev() {
-            self.reading.push_front(id);
+            if plant::is(Plant::LaterFramesFirst) {
+                self.reading.push_back(id);
+            } else {
+                self.reading.push_front(id);
+            }
         }
         self.reading.len()
     }

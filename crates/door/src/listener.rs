@@ -33,6 +33,7 @@ use crate::directory::{Directory, SessionChange};
 use crate::figures::{DoorFigures, add};
 use crate::links::{Link, Links, Origin};
 use crate::lobby::{LEAVE_WHEN_SHORT, Lobby, LobbyLimits};
+use crate::plant::{self, Plant};
 use crate::protocol::{Intake, Protocol, SessionMessage};
 use crate::reception::{MessageOrigin, Reception};
 use crate::transport::{Ending, Transport};
@@ -439,6 +440,9 @@ impl<P: Protocol> Listener<P> {
     /// Tells the protocol of the connections that this end has closed: nothing is produced for a
     /// session behind its farewell, however long the peer takes to read that.
     fn tell_closed(&mut self, now: Nanos) {
+        if plant::is(Plant::EndUntold) {
+            return;
+        }
         while let Some(mut link) = self.links.next_ended() {
             self.tell_gone(&mut link, now);
             self.links.put_back(link);

@@ -145,6 +145,18 @@ mod tests {
         assert_eq!(lobby.place_for(HERE, false), Some(ConnectionId(2)));
     }
 
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_the_newest_that_makes_place_is_found() {
+        use crate::plant::{self, Plant};
+
+        plant::set(Some(Plant::NewestMakesPlace));
+        let test = a_host_has_so_many_strangers_and_its_oldest_makes_place;
+        let is_found = std::panic::catch_unwind(test).is_err();
+        plant::set(None);
+        assert!(is_found);
+    }
+
     #[test]
     fn a_full_door_loses_a_stranger_of_the_largest_crowd_and_no_session() {
         let mut lobby = lobby();

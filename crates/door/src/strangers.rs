@@ -12,6 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
+use crate::plant::{self, Plant};
+
 /// The number of an arrival.
 type Arrival = u64;
 
@@ -78,7 +80,11 @@ impl<K: Copy + Ord> Strangers<K> {
     /// Returns the oldest stranger of an address's host.
     #[must_use]
     pub fn oldest_of(&self, address: IpAddr) -> Option<K> {
-        self.hosts.get(&host_of(address))?.values().next().copied()
+        let mut crowd = self.hosts.get(&host_of(address))?.values();
+        if plant::is(Plant::NewestMakesPlace) {
+            return crowd.next_back().copied();
+        }
+        crowd.next().copied()
     }
 
     /// Returns the oldest stranger of the host that has most.

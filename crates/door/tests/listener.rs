@@ -766,3 +766,24 @@ fn a_signed_logon_that_waits_is_taken_before_those_that_come_later() {
     assert_eq!(signer.next(&mut rig), Received::LogonAck(SIGNER));
     assert_eq!(rig.now, Nanos(SECOND + 30_000_000), "no time passed without strangers");
 }
+
+#[cfg(feature = "planted")]
+#[test]
+fn every_planted_bug_of_a_listener_is_found() {
+    use weir_door::plant::{self, Plant};
+
+    let tests: [(Plant, fn()); 3] = [
+        (
+            Plant::NewestMakesPlace,
+            a_host_has_so_many_connections_without_a_session_and_its_oldest_is_told_so,
+        ),
+        (Plant::LaterFramesFirst, a_signed_logon_that_waits_is_taken_before_those_that_come_later),
+        (Plant::EndUntold, nothing_follows_a_farewell_and_the_session_is_free_at_once),
+    ];
+    for (bug, test) in tests {
+        plant::set(Some(bug));
+        let is_found = std::panic::catch_unwind(test).is_err();
+        plant::set(None);
+        assert!(is_found, "{bug:?}");
+    }
+}

@@ -108,6 +108,18 @@ fn every_end_of_a_session_reaches_the_store_and_no_page_comes_behind_it() {
     }
 }
 
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_of_an_end_that_the_store_is_not_told_of_is_found() {
+    use crate::plant::{self, Plant};
+
+    plant::set(Some(Plant::EndUntoldToStore));
+    let test = every_end_of_a_session_reaches_the_store_and_no_page_comes_behind_it;
+    let is_found = std::panic::catch_unwind(test).is_err();
+    plant::set(None);
+    assert!(is_found);
+}
+
 #[test]
 fn a_page_that_waits_behind_the_definition_that_ends_its_session_is_dropped() {
     let (mut node, mut client, connection) = two_readers();

@@ -12,6 +12,7 @@ use super::Gateway;
 use super::connection::Connection;
 use super::intake::IntakeOutcome;
 use super::opening::open;
+use super::plant::{self, Plant};
 use super::protocol::{Answer, Inbound, InputState, ResumePoints, SignedText};
 use super::refusals::put_refused_logon;
 use super::sessions::{Behind, Session};
@@ -252,7 +253,9 @@ impl Gateway {
     /// pages of order state do not, and are told.
     fn detach(&mut self, id: SessionId) {
         self.end_streams(id);
-        if let Some(via) = self.sessions.get(id).and_then(|session| session.connection) {
+        if let Some(via) = self.sessions.get(id).and_then(|session| session.connection)
+            && !plant::is(Plant::EndUntoldToStore)
+        {
             self.delivery.end_session(via, id);
         }
         self.sessions.detach(id);

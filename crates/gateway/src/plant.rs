@@ -55,5 +55,8 @@ weir_plant::plants! {
         CheckpointsNeverPruned,
         /// A checkpoint is used although its epoch has lost its last events.
         CheckpointOfLostEvents,
+        /// The end of a session whose connection lives on is not handed to the store of order
+        /// state.
+        EndUntoldToStore,
     }
 }

@@ -1,5 +1,5 @@
-//! Planted bugs, which prove that the tests of a start without all events, and those of the
-//! instruments' state, find bugs of their kind.
+//! Planted bugs, which prove that the tests of a start without all events, of outside sources and
+//! of the instruments' state find bugs of their kind.
 //!
 //! The stores and the markets call [`is`] where a planted bug takes effect. Those of the archives
 //! are in `crates/cold/src/plant.rs`.
@@ -23,5 +23,7 @@ weir_plant::plants! {
         CauseOfTheChangeBefore,
         /// A snapshot of the instruments' state omits the causes of the phases.
         CauseForgottenAtRestart,
+        /// While a request to one source waits, none is taken for the others.
+        FullSourceStopsAll,
     }
 }

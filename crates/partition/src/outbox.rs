@@ -15,6 +15,8 @@ use weir_log::tail::TailWriter;
 use weir_types::{Epoch, Nanos, Position};
 use weir_wire::Event;
 
+use crate::plant::{self, Plant};
+
 /// The time in nanoseconds between two parts of a command's events: 20 ms. Views read a quarter of
 /// the usual 64 MiB meanwhile, and the four parts that the tail holds are there for 80 ms.
 const PART_INTERVAL: u64 = 20_000_000;
@@ -78,7 +80,7 @@ impl Outbox {
         let length = in_tail(length).min(self.part_bytes);
         let has_room = length <= self.room;
         self.room -= if has_room { length } else { 0 };
-        has_room
+        has_room || plant::is(Plant::CommandUndivided)
     }
 
     /// Adds the encoded event to those that wait.
@@ -201,6 +203,16 @@ mod tests {
         }
         assert_eq!(read, count);
         assert!(cycles >= 30, "{cycles} parts");
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_a_command_that_is_not_divided_is_found() {
+        plant::set(Some(Plant::CommandUndivided));
+        let test = no_reader_that_keeps_pace_is_overtaken_by_a_single_command;
+        let is_found = std::panic::catch_unwind(test).is_err();
+        plant::set(None);
+        assert!(is_found);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Planted bugs, which prove that the simulation of the order path finds bugs of their kind.
+//! Planted bugs, which prove that the simulation of the order path and the partition's own tests
+//! find bugs of their kind.
 //!
 //! The partition calls [`is`] where a planted bug takes effect.
 
@@ -39,5 +40,11 @@ weir_plant::plants! {
         RefusalUntold,
         /// Events that cannot be read now count as deleted.
         UnreadableCountsAsDeleted,
+        /// A shadow that could not read or write once does not try again.
+        ShadowGivesUp,
+        /// The events of a command enter the tail at once, however many they are.
+        CommandUndivided,
+        /// The control log acknowledges at the node's level, not always at `disk`.
+        ControlLogAtNodesLevel,
     }
 }

@@ -98,7 +98,9 @@ impl RecoverySettings {
     /// end would give its positions to other definitions, which they would take for known ones.
     #[must_use]
     pub fn durability_of(&self, partition_id: PartitionId) -> Durability {
-        if partition_id.is_none() { Durability::Disk } else { self.durability }
+        use crate::plant::{self, Plant};
+        let is_control = partition_id.is_none() && !plant::is(Plant::ControlLogAtNodesLevel);
+        if is_control { Durability::Disk } else { self.durability }
     }
 
     /// Returns the limits of a partition's logs. The control partition keeps all: directories and

@@ -18,6 +18,7 @@ use weir_types::{Nanos, Position};
 use super::shadow::{Retained, Shadow, ShadowError};
 use crate::PartitionFigures;
 use crate::archive::gate::ArchiveGate;
+use crate::plant::{self, Plant};
 use crate::retention::{RetentionLimits, RetentionTimes};
 
 /// The number of commands applied in one cycle: less than a millisecond of work.
@@ -420,7 +421,8 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
         }
         self.begins(Trouble::Events, error);
         self.shadow.reopen();
-        self.due = Nanos(now.0 + RETRY_INTERVAL);
+        let pause = if plant::is(Plant::ShadowGivesUp) { u64::MAX / 2 } else { RETRY_INTERVAL };
+        self.due = Nanos(now.0 + pause);
     }
 
     /// Tells a failure, the first of its kind with a line.

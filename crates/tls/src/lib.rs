@@ -5,6 +5,7 @@
 //! * [`secret`]: files with secrets, read if no other user can read them.
 //! * [`failure`]: the kinds of failed handshakes, to be counted.
 //! * [`authority`]: certificates for tests, benchmarks and private networks.
+//! * [`plant`]: planted bugs.
 //!
 //! The crate opens no socket, starts no thread and reads no clock except through rustls. The
 //! protocol is rustls's, with the cryptography of `ring`; this crate only connects it to the
@@ -14,6 +15,7 @@ pub mod authority;
 pub mod client;
 pub mod failure;
 pub mod link;
+pub mod plant;
 pub mod secret;
 pub mod server;
 

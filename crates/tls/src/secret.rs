@@ -8,6 +8,8 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::plant::{self, Plant};
+
 /// The permissions of group and others.
 const OTHERS: u32 = 0o077;
 /// The most bytes of a secret: 64 KiB. A device may have no end.
@@ -62,7 +64,7 @@ pub fn read_secret(path: &Path) -> Result<Vec<u8>, SecretError> {
     // Of the open file: another may have its name by now.
     let metadata = file.metadata().map_err(unreadable)?;
     let mode = metadata.mode() & 0o777;
-    if metadata.is_file() && mode & OTHERS != 0 {
+    if metadata.is_file() && mode & OTHERS != 0 && !plant::is(Plant::ModeIgnored) {
         return Err(SecretError::Exposed { path: path.to_owned(), mode });
     }
     let mut bytes = Vec::new();
@@ -106,6 +108,16 @@ mod tests {
             }
         }
         assert!(read_secret(Path::new("/dev/null")).unwrap().is_empty());
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_an_ignored_mode_is_found() {
+        plant::set(Some(Plant::ModeIgnored));
+        let test = a_secret_is_read_from_a_file_of_its_owner_alone;
+        let is_found = std::panic::catch_unwind(test).is_err();
+        plant::set(None);
+        assert!(is_found);
     }
 
     #[test]

@@ -11,5 +11,7 @@ weir_plant::plants! {
         SubscriberMakesPlace,
         /// A session has as many places as there are.
         SessionUnbounded,
+        /// A reader goes on behind the end of its key.
+        ReaderOutlivesItsKey,
     }
 }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use weir_tls::authority::{Authority, Usage};
 
+use crate::plant::{self, Plant};
+
 /// Options of `weir certificate`.
 #[derive(Debug, clap::Args)]
 pub struct CertificateArgs {
@@ -87,13 +89,16 @@ pub fn make(dir: &Path, names: &[&str], usage: Usage) -> anyhow::Result<Files> {
         (&files.certificate, 0o644, signed.certificate),
         (&files.key, 0o600, signed.key),
     ];
-    if let Some((path, ..)) = texts.iter().find(|(path, ..)| path.exists()) {
+    let replaces = plant::is(Plant::AuthorityReplaced);
+    if let Some((path, ..)) = texts.iter().find(|(path, ..)| path.exists() && !replaces) {
         bail!("{} is there, and others may trust it: name another directory", path.display());
     }
     for (path, mode, text) in texts {
         std::fs::OpenOptions::new()
             .write(true)
-            .create_new(true)
+            .create_new(!replaces)
+            .create(replaces)
+            .truncate(replaces)
             .mode(mode)
             .open(path)
             .and_then(|mut file| file.write_all(text.as_bytes()))
@@ -115,5 +120,15 @@ mod tests {
         assert!(error.contains("node-ca.pem is there"), "{error}");
         assert_eq!(std::fs::read(&first.ca).unwrap(), authority);
         make(dir.path(), &["alice"], Usage::Client).expect("a client's files have other names");
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_a_replaced_authority_is_found() {
+        plant::set(Some(Plant::AuthorityReplaced));
+        let test = an_authority_that_others_may_trust_is_not_replaced;
+        let is_found = std::panic::catch_unwind(test).is_err();
+        plant::set(None);
+        assert!(is_found);
     }
 }

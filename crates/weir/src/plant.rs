@@ -1,6 +1,7 @@
 //! Planted bugs, which prove that the tests of the command line find bugs of their kind.
 //!
-//! The question before dangerous commands calls [`is`] where a planted bug takes effect.
+//! The question before dangerous commands and `weir certificate` call [`is`] where a planted bug
+//! takes effect.
 
 weir_plant::plants! {
     /// A planted bug of the command line.
@@ -15,5 +16,7 @@ weir_plant::plants! {
         ForgottenUncounted,
         /// The question before a bust has the trade's number alone.
         BustUnseen,
+        /// `weir certificate` writes over the authority that is there.
+        AuthorityReplaced,
     }
 }

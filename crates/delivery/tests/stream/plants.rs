@@ -35,7 +35,7 @@ fn every_planted_bug_of_a_stream_is_found() {
         ),
     ];
     let planted: Vec<Plant> = cases.iter().map(|(bug, _)| *bug).collect();
-    // Those before are of routers.
+    // Those before are of routers and desks.
     assert_eq!(planted, Plant::ALL[Plant::NumbersUnbounded as usize..]);
     for (bug, test) in cases {
         test();

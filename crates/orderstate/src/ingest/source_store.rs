@@ -258,6 +258,11 @@ impl<D: Disk> SourceStore<D> {
         }
     }
 
+    /// Returns true while a request waits for the source.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Takes at most `count_max` of the requests that waited; returns their number.
     pub(super) fn take_waiting(&mut self, count_max: usize, now: Nanos) -> usize {
         let mut waiting = std::mem::take(&mut self.waiting);

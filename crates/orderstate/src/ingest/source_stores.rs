@@ -14,6 +14,7 @@ use super::figures::IngestFigures;
 use super::following::FollowOutcome;
 use super::handoff::{IngestPort, IngestRequest, StoreRequest};
 use super::source_store::{SnapshotProgress, SourceStore, SourceStoreParts};
+use crate::plant::{self, Plant};
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::snapshots::{SnapshotOutcome, SnapshotPort};
 
@@ -178,6 +179,10 @@ impl<D: Disk> SourceStores<D> {
         let mut done =
             waited.map(|source_store| source_store.take_waiting(REQUESTS_MAX, now)).sum();
         for _ in 0..REQUESTS_MAX {
+            let has_waiting = || self.source_stores.iter().any(SourceStore::has_waiting);
+            if plant::is(Plant::FullSourceStopsAll) && has_waiting() {
+                break;
+            }
             let Some(request) = self.port.as_mut().and_then(|port| port.requests.pop().ok()) else {
                 break;
             };

@@ -170,6 +170,16 @@ fn a_shadow_without_descriptors_says_so_and_goes_on_when_there_are_some() {
     assert_eq!(world.figures.counters.event_in_files.load(Ordering::Relaxed), 300);
 }
 
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_of_a_shadow_that_gives_up_is_found() {
+    plant::set(Some(Plant::ShadowGivesUp));
+    let test = a_shadow_without_descriptors_says_so_and_goes_on_when_there_are_some;
+    let is_found = std::panic::catch_unwind(test).is_err();
+    plant::set(None);
+    assert!(is_found);
+}
+
 #[test]
 fn a_snapshot_is_read_in_parts_before_older_ones_are_pruned() {
     let mut world = world(300, 100);

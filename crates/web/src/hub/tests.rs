@@ -128,6 +128,15 @@ fn a_place_that_is_left_with_the_key_is_found() {
     assert!(is_found);
 }
 
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_of_a_reader_that_outlives_its_key_is_found() {
+    plant::set(Some(Plant::ReaderOutlivesItsKey));
+    let is_found = std::panic::catch_unwind(ended_readers_keep_their_places).is_err();
+    plant::set(None);
+    assert!(is_found);
+}
+
 #[test]
 fn a_socket_without_a_subscription_is_told_that_it_made_place() {
     run(async {

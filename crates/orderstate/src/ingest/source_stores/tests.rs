@@ -192,6 +192,16 @@ fn a_source_that_ends_a_full_resend_lets_its_own_batches_wait_and_no_other_sourc
     assert_eq!(acks, [(SLOW, 1), (SLOW, 2)], "in order, once the others are removed");
 }
 
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_of_a_source_that_stops_the_others_is_found() {
+    plant::set(Some(Plant::FullSourceStopsAll));
+    let test = a_source_that_ends_a_full_resend_lets_its_own_batches_wait_and_no_other_sources;
+    let is_found = std::panic::catch_unwind(test).is_err();
+    plant::set(None);
+    assert!(is_found);
+}
+
 #[test]
 fn the_end_of_a_connection_takes_its_waiting_batches_along() {
     let mut rig = Rig::new();
