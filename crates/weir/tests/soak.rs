@@ -41,5 +41,5 @@ fn a_short_soak_tells_each_client_all_of_its_own_and_its_logs_lose_their_beginni
     ] {
         assert!(did(party, what), "no {what} of {party}: {counts}");
     }
-    assert_eq!(outcome.judged.len(), 6);
+    assert_eq!(outcome.judged.len(), 7);
 }

@@ -1,11 +1,12 @@
 //! `soak`: a whole node at work for hours, and a verdict on all that must not grow.
 //!
 //! The node is the shipped program with small segments, a retention of a few of them, frequent
-//! snapshots and checkpoints. Beside a load of orders there are followers of order state, a desk
-//! with drop copy, a durable subscriber that is away now and then, and sessions that come and go.
-//! In the first half of the time the node is stopped and started again at intervals, and each start
-//! is timed; in the second half it runs without a break, and its memory, descriptors, threads and
-//! disk are judged by their slopes. Each answer that clients get is checked on the way.
+//! snapshots and checkpoints, and it publishes its market. Beside a load of orders there are
+//! followers of order state, a desk with drop copy, a durable subscriber that is away now and then,
+//! and sessions that come and go. In the first half of the time the node is stopped and started
+//! again at intervals, and the work of each start is measured; in the second half it runs without a
+//! break, and its memory, descriptors, threads and disk are judged by their slopes. Each answer
+//! that clients get is checked on the way.
 //!
 //! * [`node`]: the program as a process, and its measurements.
 //! * [`market`]: instruments, sessions and keys.
@@ -250,6 +251,7 @@ impl Soak {
         std::thread::scope(move |scope| life.work(scope, present, samples))?;
         let caught_up = parties.readers.subscriber.catch_up(&node, parties.load.counts.trades);
         self.errors.note("durable subscriber", caught_up);
+        self.errors.note("publisher", node.wait_for_publisher());
         self.errors.note("retention", node.wait_for_removals());
         self.first_retained = node.first_retained()?;
         self.parties = Some(parties);

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +20,8 @@ use super::TIMEOUT;
 use super::http::get;
 
 /// Segments that fill within seconds, a retention of a few of them, and frequent snapshots,
-/// checkpoints and removals of ended orders. Lines of the level `info` would tell each visit.
+/// checkpoints and removals of ended orders. The published messages that are kept for requests fill
+/// within a minute. Lines of the level `info` would tell each visit.
 const CONFIG: &str = "\
 [diagnostics]
 level = \"warn\"
@@ -44,7 +45,13 @@ return_within_ms = 1000
 [retention]
 command_bytes = 4194304
 event_bytes = 4194304
+[market_publisher]
+requests = \"127.0.0.1:0\"
+checkpoint_every_events = 5000
+messages_max = 100000
 ";
+/// The group of the published market, at a port that is free at the time.
+const GROUP: &str = "239.255.41.9";
 
 /// The largest size of a log in bytes when all readers are done: its limit of 4 MiB, and the
 /// snapshots' and checkpoints' needs.
@@ -72,7 +79,10 @@ impl Home {
         let program = program.map_or_else(beside, Ok)?;
         let build = "build it in the same profile (cargo build --release -p weir) or name it";
         ensure!(program.is_file(), "{} does not exist: {build}", program.display());
-        std::fs::write(work.join("weir.toml"), CONFIG)?;
+        let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+        // Behind the last section's keys.
+        let config = format!("{CONFIG}group = \"{GROUP}:{port}\"\n");
+        std::fs::write(work.join("weir.toml"), config)?;
         let (work, data) = (work.to_owned(), work.join("data"));
         Ok(Home { work, data, program, durability, key: fresh_key()? })
     }
@@ -114,7 +124,7 @@ impl Home {
         let stdout = process.stdout.take().expect("it is piped");
         let mut ready = String::new();
         let read = BufReader::new(stdout).read_line(&mut ready);
-        let started_in = begun.elapsed();
+        let wall = begun.elapsed();
         let listening = read.ok().and_then(|_| Listening::of(&ready));
         let Some(listening) = listening else {
             // It may have ended already; its lines have the reason.
@@ -123,9 +133,10 @@ impl Home {
             let said = std::fs::read_to_string(self.lines()).unwrap_or_default();
             bail!("the node did not start: {said}");
         };
+        let start = StartCost::of(process.id(), wall)?;
         let subscriptions = subscriptions_at(&listening)?;
         let is_over = AtomicBool::new(false);
-        Ok(Node { process, listening, subscriptions, started_in, is_over })
+        Ok(Node { process, listening, subscriptions, start, is_over })
     }
 
     /// Stops the node by SIGTERM and waits for its end.
@@ -196,12 +207,51 @@ fn subscriptions_at(listening: &Listening) -> anyhow::Result<SocketAddr> {
     address.context("the status has no address of subscriptions")
 }
 
+/// The cost of a start, from that of the process until its ready line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StartCost {
+    /// The time that passed, which a machine with other work lengthens.
+    pub(super) wall: Duration,
+    /// The time of all threads on processors.
+    pub(super) processor: Duration,
+    /// The bytes that the process read: snapshots, checkpoints and logs.
+    pub(super) read_bytes: u64,
+}
+
+impl StartCost {
+    /// Reads the cost of a process that has just become ready.
+    fn of(process_id: u32, wall: Duration) -> anyhow::Result<StartCost> {
+        let proc = PathBuf::from(format!("/proc/{process_id}"));
+        let stat = std::fs::read_to_string(proc.join("stat"))?;
+        let ticks = processor_ticks(&stat).context("no times in the process's stat")?;
+        let io = std::fs::read_to_string(proc.join("io"))?;
+        let read = io.lines().find_map(|line| line.strip_prefix("rchar:"));
+        let read_bytes = read.and_then(|number| number.trim().parse().ok());
+        let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        Ok(StartCost {
+            wall,
+            processor: Duration::from_nanos(ticks * tick),
+            read_bytes: read_bytes.context("no rchar in the process's io")?,
+        })
+    }
+}
+
+/// The ticks of a process in user mode and in the kernel, of all of its threads: fields 14 and 15
+/// of proc_pid_stat(5). Its name, in parentheses, may hold anything.
+fn processor_ticks(stat: &str) -> Option<u64> {
+    const USER: usize = 14;
+    let (_, fields) = stat.rsplit_once(')')?;
+    // The first one behind the name is the third.
+    let mut times = fields.split_whitespace().skip(USER - 3).map(|field| field.parse::<u64>().ok());
+    Some(times.next()?? + times.next()??)
+}
+
 /// A running node; it is killed when its handle is dropped.
 pub(super) struct Node {
     process: Child,
     listening: Listening,
     subscriptions: SocketAddr,
-    started_in: Duration,
+    start: StartCost,
     is_over: AtomicBool,
 }
 
@@ -229,9 +279,9 @@ impl Node {
         self.subscriptions
     }
 
-    /// The time from the start of the process until it was ready.
-    pub(super) fn started_in(&self) -> Duration {
-        self.started_in
+    /// The cost of its start.
+    pub(super) fn start(&self) -> StartCost {
+        self.start
     }
 
     /// True from the moment at which the parties are to leave the node.
@@ -262,6 +312,22 @@ impl Node {
                 return Ok(());
             }
             ensure!(begun.elapsed() < TIMEOUT, "{bytes:?} bytes of commands and events remain");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until the market is published up to now: its checkpoints let the event log go.
+    pub(super) fn wait_for_publisher(&self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let status = StatusPage::fetch(&self.listening.http.to_string())?.json;
+            let publish = &status["publish"];
+            let number = |name: &str| publish[name].as_u64().with_context(|| format!("no {name}"));
+            ensure!(number("checkpoint_failures")? == 0, "no checkpoint: {publish}");
+            if publish["is_live"] == true && number("packets")? > 0 {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < TIMEOUT, "it is not published: {publish}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -330,6 +396,17 @@ mod tests {
         for line in ["", "weir ready order-entry=127.0.0.1:1 http=127.0.0.1:2\n", "weir is not"] {
             assert!(Listening::of(line).is_none(), "{line:?}");
         }
+    }
+
+    #[test]
+    fn the_time_of_a_process_on_processors_is_behind_its_name() {
+        let stat = "7 (weir) 1 2) S 1 7 7 0 -1 0 1 2 3 4 250 30 0 0 20 0 9 0 99 1 1\n";
+        assert_eq!(processor_ticks(stat), Some(280));
+        for stat in ["", "7 (weir", "7 (weir) S 1 7 7 0 -1 0 1 2 3 4 250"] {
+            assert_eq!(processor_ticks(stat), None, "{stat:?}");
+        }
+        let own = StartCost::of(std::process::id(), Duration::ZERO).unwrap();
+        assert!(own.read_bytes > 0, "{own:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use weir_growth::{Bound, Judged, judge};
 
-use super::node::{Measured, Node};
+use super::node::{Measured, Node, StartCost};
 
 /// The rows of the table for samples.
 const ROWS: u32 = 60;
@@ -25,7 +25,9 @@ const ANONYMOUS: Bound = Bound { what: "anonymous memory", unit: "MiB", share: 0
 const DESCRIPTORS: Bound = Bound { what: "descriptors", unit: "", share: 0.0, floor: 3.0 };
 const THREADS: Bound = Bound { what: "threads", unit: "", share: 0.0, floor: 1.0 };
 const DISK: Bound = Bound { what: "disk", unit: "MiB", share: 0.05, floor: 4.0 };
-const START: Bound = Bound { what: "time to ready", unit: "ms", share: 0.5, floor: 250.0 };
+/// Starts are judged by their work. The time to ready depends on the other work of the machine too.
+const START_READ: Bound = Bound { what: "start, read", unit: "MiB", share: 0.5, floor: 4.0 };
+const START_TIME: Bound = Bound { what: "start, processor", unit: "ms", share: 1.0, floor: 250.0 };
 
 /// Returns a judged series for the outcome's line.
 pub(super) fn to_json(judged: &Judged) -> Value {
@@ -59,7 +61,7 @@ pub(super) struct Samples {
     /// The samples of the present life.
     life: Vec<Sample>,
     count: usize,
-    starts: Vec<Duration>,
+    starts: Vec<StartCost>,
 }
 
 impl Samples {
@@ -103,11 +105,22 @@ impl Samples {
     /// Notes a start of the node, with which a life begins.
     pub(super) fn started(&mut self, node: &Node) -> anyhow::Result<()> {
         self.life.clear();
-        self.starts.push(node.started_in());
-        let (life, at) = (self.starts.len(), self.begun.elapsed());
-        let ms = node.started_in().as_secs_f64() * 1e3;
-        println!("{:>8.0}s {life:>5} ready after {ms:.0} ms", at.as_secs_f64());
-        self.write(&json!({ "life": life, "at_s": at.as_secs_f64(), "ready_after_ms": ms }))
+        let start = node.start();
+        self.starts.push(start);
+        let (life, at) = (self.starts.len(), self.begun.elapsed().as_secs_f64());
+        let (ready, busy) = (milliseconds(start.wall), milliseconds(start.processor));
+        println!(
+            "{at:>8.0}s {life:>5} ready after {ready:.0} ms, {busy:.0} ms of processors, \
+             {:.1} MiB read",
+            start.read_bytes as f64 / MIB
+        );
+        self.write(&json!({
+            "life": life,
+            "at_s": at,
+            "ready_after_ms": ready,
+            "processor_ms": busy,
+            "read_bytes": start.read_bytes,
+        }))
     }
 
     /// Takes a sample.
@@ -157,15 +170,55 @@ impl Samples {
             judge(bound, &points.collect::<Vec<_>>())
         };
         let starts = self.starts.get(1..).unwrap_or_default();
-        let starts = starts[starts.len() / WARM_UP..].iter().zip(0u32..);
-        let starts = starts.map(|(start, number)| (f64::from(number), start.as_secs_f64() * 1e3));
+        let starts = &starts[starts.len() / WARM_UP..];
+        let of_starts = |bound: Bound, figure: fn(&StartCost) -> f64| {
+            let points = (0u32..).zip(starts);
+            let points = points.map(|(number, start)| (f64::from(number), figure(start)));
+            judge(bound, &points.collect::<Vec<_>>())
+        };
         vec![
             series(MEMORY, |measured| measured.resident_bytes as f64 / MIB),
             series(ANONYMOUS, |measured| measured.anonymous_bytes as f64 / MIB),
             series(DESCRIPTORS, |measured| measured.descriptors as f64),
             series(THREADS, |measured| measured.threads as f64),
             series(DISK, |measured| measured.disk_bytes as f64 / MIB),
-            judge(START, &starts.collect::<Vec<_>>()),
+            of_starts(START_READ, |start| start.read_bytes as f64 / MIB),
+            of_starts(START_TIME, |start| milliseconds(start.processor)),
         ]
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Judges starts of which the n-th takes so long, and reads so many MiB.
+    fn grown(cost: impl Fn(u32) -> (u64, u64, u64)) -> Vec<&'static str> {
+        let second = Duration::from_secs(1);
+        let mut samples = Samples::new(second, second, None).unwrap();
+        samples.starts = (0..20)
+            .map(|number| {
+                let (wall, processor, mib) = cost(number);
+                StartCost {
+                    wall: Duration::from_millis(wall),
+                    processor: Duration::from_millis(processor),
+                    read_bytes: mib << 20,
+                }
+            })
+            .collect();
+        let judged = samples.judge();
+        judged.iter().filter(|judged| !judged.is_flat()).map(|judged| judged.what).collect()
+    }
+
+    #[test]
+    fn starts_are_judged_by_their_work_and_not_by_that_of_the_machine() {
+        assert_eq!(grown(|number| (300 + 100 * u64::from(number), 250, 12)), [""; 0]);
+        assert_eq!(grown(|number| (300, 250, 12 + u64::from(number))), ["start, read"]);
+        let busy = |number: u32| (300, 100 * u64::from(number), 12);
+        assert_eq!(grown(busy), ["start, processor"]);
     }
 }
