@@ -1,11 +1,16 @@
 //! `weir-bench starts`: the start of a node by the number of commands that it has taken.
 //!
 //! A node takes orders from `weir load` at level `os` until it has so many commands, is killed and
-//! started again several times. The loads are as fast as the node, with pauses in which the event
-//! files and the order store catch up: of a lasting load that they cannot follow, a node keeps all
-//! events. Each start is timed from the process's beginning to the line that the node is ready,
-//! with the files in the system's cache. The node has a retention, so that the sizes of its logs
-//! end to grow; with `--keep-all` it has none, for comparison.
+//! started again several times. The loads are as fast as the node, with a window of a thousand
+//! orders for each session, and end near the number of commands; between them are pauses in which
+//! the event files and the order store catch up: of a lasting load that they cannot follow, a node
+//! keeps all events. Each start is timed from the process's beginning to the line that the node is
+//! ready, with the files in the system's cache. The node has a retention, so that the sizes of its
+//! logs end to grow; with `--keep-all` it has none, for comparison.
+//!
+//! The last start is compared with the first one and the growth of the snapshots: the part of a
+//! start in which order state reads its store is longer once that has all ended orders that it
+//! keeps.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -20,8 +25,13 @@ use weir_client::status::StatusPage;
 use crate::programs;
 use crate::roundtrip::WorkDir;
 
-/// The duration of one load; between loads the commands are counted.
-const LOAD_SECONDS: u64 = 5;
+/// The longest load in seconds: the files that its events need meanwhile are some 1.5 GB.
+const LOAD_SECONDS_MAX: f64 = 10.0;
+/// The orders under way: as many of each of the load's eight sessions as an engine remembers
+/// outcomes.
+const IN_FLIGHT: &str = "8192";
+/// The rate in commands per second that the first load is planned with.
+const RATE_AT_FIRST: f64 = 400_000.0;
 /// The time within which files and order store have all events of a load.
 const SETTLE_MAX: Duration = Duration::from_secs(600);
 
@@ -56,19 +66,15 @@ pub fn run(args: &StartsArgs) -> anyhow::Result<()> {
     ensure!(args.starts > 0, "nothing to measure");
     let work_dir = WorkDir::create(args.dir.as_deref())?;
     write_config(args, work_dir.path())?;
-    let (mut points, mut loads) = (Vec::new(), 0);
+    let (mut points, mut loads) = (Vec::new(), Loads::default());
     for commands in &args.commands {
         let node = Node::start(work_dir.path())?;
-        while node.partition()?.0 < *commands {
-            node.load(&mut loads)?;
-            node.settle()?;
-        }
+        loads.fill(&node, *commands)?;
         drop(node);
         let point = measure(args, work_dir.path())?;
-        println!("{point}");
+        println!("after {:.0} s of loads and pauses: {point}", loads.seconds);
         points.push(point);
     }
-    let seconds = |point: &Value| point["seconds"].as_f64().unwrap_or(f64::NAN);
     let (first, last) = (&points[0], &points[points.len() - 1]);
     let line = json!({
         "bench": "starts",
@@ -77,12 +83,83 @@ pub fn run(args: &StartsArgs) -> anyhow::Result<()> {
         "starts": args.starts,
         "seconds": last["seconds"],
         "commands": last["commands"],
-        "over_first": seconds(last) / seconds(first),
+        "over_first": number(last, "seconds") / number(first, "seconds"),
+        "over_first_and_snapshot": over_first_and_snapshot(first, last),
+        "snapshot_growth_seconds": snapshot_growth(first, last),
+        "told_parts": { "first": told_parts(first), "last": told_parts(last) },
         "log_bytes": last["log_bytes"],
+        "load_seconds": loads.seconds,
         "points": points,
     });
     println!("{line}");
     Ok(())
+}
+
+/// Returns a number of a point; not a number where the point lacks it.
+fn number(point: &Value, name: &str) -> f64 {
+    point[name].as_f64().unwrap_or(f64::NAN)
+}
+
+/// Returns the seconds by which order state reads its snapshot longer at the last point than at the
+/// first.
+fn snapshot_growth(first: &Value, last: &Value) -> f64 {
+    let [before, after] = [first, last].map(|point| number(point, "order_state_seconds"));
+    // A missing part stays one: the maximum of it and zero would be zero.
+    if after < before { 0.0 } else { after - before }
+}
+
+/// Returns the time of the last start over that of the first one and the snapshots' growth.
+fn over_first_and_snapshot(first: &Value, last: &Value) -> f64 {
+    number(last, "seconds") / (number(first, "seconds") + snapshot_growth(first, last))
+}
+
+/// Returns the parts of a point's starts, and the seconds that are in none of them.
+fn told_parts(point: &Value) -> Value {
+    let parts = ["recovery_seconds", "gateway_seconds", "order_state_seconds"];
+    let told: f64 = parts.iter().map(|name| number(point, name)).sum();
+    let [recovery, gateway, order_state] = parts.map(|name| &point[name]);
+    json!({
+        "recovery_seconds": recovery,
+        "gateway_seconds": gateway,
+        "order_state_seconds": order_state,
+        "other_seconds": number(point, "seconds") - told,
+    })
+}
+
+/// The loads so far.
+struct Loads {
+    count: u32,
+    /// Commands per second of the last one.
+    rate: f64,
+    /// The time of all of them, with the pauses behind them.
+    seconds: f64,
+}
+
+impl Default for Loads {
+    fn default() -> Loads {
+        Loads { count: 0, rate: RATE_AT_FIRST, seconds: 0.0 }
+    }
+}
+
+impl Loads {
+    /// Loads a node until it has so many commands and its views have them all.
+    fn fill(&mut self, node: &Node, commands: u64) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        let mut position = node.partition()?.0;
+        while position < commands {
+            let wanted = (commands - position) as f64 / self.rate;
+            // Whole tenths, so that the last one ends.
+            let seconds = (wanted * 10.0).ceil().clamp(1.0, LOAD_SECONDS_MAX * 10.0) / 10.0;
+            self.count += 1;
+            node.load(seconds, self.count)?;
+            let before = std::mem::replace(&mut position, node.partition()?.0);
+            ensure!(position > before, "a load of {seconds} s brought no command");
+            self.rate = (position - before) as f64 / seconds;
+            node.settle()?;
+        }
+        self.seconds += begun.elapsed().as_secs_f64();
+        Ok(())
+    }
 }
 
 fn write_config(args: &StartsArgs, dir: &Path) -> anyhow::Result<()> {
@@ -213,17 +290,16 @@ impl Node {
         Ok((position, row.clone()))
     }
 
-    /// Sends orders for a while.
-    fn load(&self, loads: &mut u32) -> anyhow::Result<()> {
-        *loads += 1;
+    /// Sends orders for a while, by a seed.
+    fn load(&self, seconds: f64, seed: u32) -> anyhow::Result<()> {
         let mut load: Command = programs::weir()?;
         let output = load
             .args(["load", "--node", &self.address, "--http", &self.http])
             .arg("--dir")
             .arg(&self.dir)
-            .args(["--in-flight", "1024", "--warm-up", "0s"])
-            .args(["--duration", &format!("{LOAD_SECONDS}s")])
-            .args(["--seed", &loads.to_string()])
+            .args(["--in-flight", IN_FLIGHT, "--warm-up", "0s"])
+            .args(["--duration", &format!("{seconds:.1}s")])
+            .args(["--seed", &seed.to_string()])
             .output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "weir load: {said}");
@@ -250,5 +326,34 @@ impl Drop for Node {
         // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(seconds: f64, order_state: f64) -> Value {
+        json!({
+            "seconds": seconds,
+            "recovery_seconds": 0.25,
+            "gateway_seconds": 0.25,
+            "order_state_seconds": order_state,
+        })
+    }
+
+    #[test]
+    fn a_start_may_take_longer_by_the_growth_of_the_snapshots_alone() {
+        let first = point(2.0, 0.5);
+        for (last, wanted) in [
+            (point(3.0, 1.5), 1.0),
+            (point(4.5, 1.5), 1.5),
+            // A snapshot that became smaller leaves less to no start.
+            (point(2.0, 0.25), 1.0),
+        ] {
+            assert_eq!(over_first_and_snapshot(&first, &last), wanted, "{last}");
+        }
+        assert!(over_first_and_snapshot(&first, &json!({ "seconds": 2.0 })).is_nan());
+        assert_eq!(told_parts(&first)["other_seconds"], 1.0);
     }
 }
