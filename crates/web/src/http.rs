@@ -45,6 +45,9 @@ const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
 const READING_TIME_MAX: Nanos = Nanos(30_000_000_000);
 /// The pause after a failed accept: descriptors are short, and others give some back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The time without a failed accept after which a shortage is over, in nanoseconds: 1 s. While
+/// connections come and go, single ones are accepted.
+const SHORTAGE_PAUSE: u64 = 1_000_000_000;
 /// The share of the process's descriptors that one server may use.
 const DESCRIPTORS_SHARE: u64 = 4;
 
@@ -67,6 +70,35 @@ pub struct HttpServer {
     router: Router,
     slots: Arc<ConnectionSlots>,
     lines: LineLimit,
+    shortage: Shortage,
+}
+
+/// A time in which connections are not accepted, usually for lack of descriptors. It is told when
+/// it begins and when it ends, not at each try.
+#[derive(Debug, Default)]
+struct Shortage {
+    /// The time of the last connection that was not accepted; `None` when there is no shortage.
+    failed_at: Option<Nanos>,
+    /// The number of those since it began.
+    count: u64,
+}
+
+impl Shortage {
+    /// Notes a connection that was not accepted; returns true when that begins a shortage.
+    fn failed(&mut self, now: Nanos) -> bool {
+        self.count += 1;
+        self.failed_at.replace(now).is_none()
+    }
+
+    /// Notes a connection that was accepted; returns the number of those that were not, when that
+    /// ends a shortage.
+    fn accepted(&mut self, now: Nanos) -> Option<u64> {
+        if now.since(self.failed_at?).0 < SHORTAGE_PAUSE {
+            return None;
+        }
+        self.failed_at = None;
+        Some(std::mem::take(&mut self.count))
+    }
 }
 
 /// The places of connections.
@@ -136,7 +168,7 @@ impl HttpServer {
         let connections_max = connections_max.min(usize::try_from(share).unwrap_or(usize::MAX));
         let (next, held) = (AtomicU64::new(1), Mutex::default());
         let slots = Arc::new(ConnectionSlots { connections_max, figures, next, held });
-        HttpServer { router, slots, lines: LineLimit::default() }
+        HttpServer { router, slots, lines: LineLimit::default(), shortage: Shortage::default() }
     }
 
     /// Serves until `stop` is over, and then until the last connection has ended.
@@ -157,9 +189,7 @@ impl HttpServer {
                 }
                 Err(error) => {
                     self.slots.figures.accept_failures.fetch_add(1, Ordering::Relaxed);
-                    if let Some(suppressed) = self.lines.permit(monotonic_now()) {
-                        tracing::warn!(%error, suppressed, "no HTTP connection was accepted");
-                    }
+                    self.note_failure(&error, monotonic_now());
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -169,14 +199,28 @@ impl HttpServer {
         close.closed().await;
     }
 
+    /// Tells a connection that was not accepted, if it is the first one of a shortage.
+    fn note_failure(&mut self, error: &dyn std::fmt::Display, now: Nanos) {
+        if self.shortage.failed(now) {
+            tracing::warn!(%error, "HTTP connections are not accepted until this ends");
+        }
+    }
+
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr, closing: watch::Receiver<()>) {
         let room = room_beside(stream.as_fd());
         let now = monotonic_now();
         let slot = self.slots.enter(peer.ip(), room, now);
-        let Some(slot) = slot.filter(|_| room != DescriptorRoom::None) else {
+        if room == DescriptorRoom::None {
             self.slots.figures.http_refused.fetch_add(1, Ordering::Relaxed);
-            if let Some(suppressed) = self.lines.permit(monotonic_now()) {
-                let why = "requests have all places, or no descriptor is left";
+            return self.note_failure(&"no descriptor is left for connections", now);
+        }
+        if let Some(failures) = self.shortage.accepted(now) {
+            tracing::info!(failures, "HTTP connections are accepted again");
+        }
+        let Some(slot) = slot else {
+            self.slots.figures.http_refused.fetch_add(1, Ordering::Relaxed);
+            if let Some(suppressed) = self.lines.permit(now) {
+                let why = "requests have all places";
                 tracing::warn!(%peer, why, suppressed, "HTTP connection turned away");
             }
             return;
@@ -383,6 +427,22 @@ mod tests {
 
     /// More than the system takes for a peer that reads nothing.
     const LONG_LEN: usize = 32 << 20;
+
+    #[test]
+    fn a_shortage_is_told_at_both_of_its_ends_with_the_number_of_failures() {
+        let at = |tenths: u64| Nanos((100 + tenths) * SHORTAGE_PAUSE / 10);
+        let mut shortage = Shortage::default();
+        assert_eq!(shortage.accepted(at(0)), None);
+        assert!(shortage.failed(at(1)));
+        assert!((2..9).all(|tenths| !shortage.failed(at(tenths))));
+        // Single connections are accepted meanwhile.
+        assert_eq!(shortage.accepted(at(10)), None);
+        assert!(!shortage.failed(at(12)));
+        assert_eq!(shortage.accepted(at(21)), None);
+        assert_eq!(shortage.accepted(at(22)), Some(9));
+        assert_eq!(shortage.accepted(at(23)), None);
+        assert!(shortage.failed(at(24)), "the next one");
+    }
 
     /// A server of five connections, four from one host, whose `/slow` answers when it is told to.
     struct Rig {

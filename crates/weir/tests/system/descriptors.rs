@@ -79,6 +79,30 @@ fn silent_connections_to_http_leave_the_log_its_descriptors_and_monitoring_its_p
     home.verify(TRADING);
 }
 
+#[test]
+fn a_time_without_descriptors_is_told_once_by_the_http_server_and_once_more_at_its_end() {
+    let home = Home::new("memory");
+    let node = home.start();
+    let lines = |what: &str| home.said().lines().filter(|line| line.contains(what)).count();
+    let (begun, over) =
+        ("HTTP connections are not accepted", "HTTP connections are accepted again");
+    let waiting = node.without_descriptors(|| {
+        let waiting = TcpStream::connect(node.http()).unwrap();
+        until("the line that none is accepted", || (lines(begun) > 0).then_some(()));
+        // Several tries.
+        std::thread::sleep(Duration::from_millis(500));
+        waiting
+    });
+    until("the line of the end", || {
+        assert_eq!(node.get("/live").0, 200);
+        (lines(over) > 0).then_some(())
+    });
+    drop(waiting);
+    assert_eq!((lines(begun), lines(over)), (1, 1), "{}", home.said());
+    assert!(node.status()["http"]["accept_failures"].as_u64() > Some(0));
+    assert!(node.terminate().success());
+}
+
 /// Snapshots and checkpoints of all kinds, often.
 const EVERY: &str = "every_commands = 1000\n[gateway]\ncheckpoint_every_events = 1000\n[delivery]\n\
                      snapshot_every_bytes = 20000\n[market_publisher]\n\
