@@ -22,7 +22,7 @@ use weir_types::{Durability, Epoch, Nanos, Position, Reason, WallOffset};
 use weir_wire::Command;
 
 use crate::handoff::{Feedback, SourcePort, StageStamps, Submission};
-use crate::log_time::{LogTime, Notice};
+use crate::log_time::{LogTime, Notice, START_JUMP_LONG};
 use crate::outbox::Outbox;
 use crate::plant::{self, Plant};
 use crate::tick_pace::TickPace;
@@ -90,6 +90,9 @@ weir_runtime::figures! {
         counter log_time_jumps,
         /// Wall clocks behind log time, at a start or by a step back.
         counter log_time_slowdowns,
+        /// The time by which log time went forward to the wall clock at the start, from the log's
+        /// last command on.
+        gauge log_time_start_jump_ns in nanoseconds,
         /// The first command that the log keeps; those before it are past the retention.
         gauge commands_from,
         /// The size of the command log's files.
@@ -629,6 +632,13 @@ impl<L: SequencedLog + Send> Partition<L> {
         let ms = |of: Nanos| of.0 / 1_000_000;
         let counters = &self.figures.counters;
         match notice {
+            Notice::Began(by) => {
+                counters.log_time_start_jump_ns.store(by.0, Ordering::Relaxed);
+                // Nothing is ever due in the control partition.
+                if !self.engine.config().partition_id.is_none() {
+                    tell_start(partition, by);
+                }
+            }
             Notice::Jumped { by, behind } => {
                 counters.log_time_jumps.fetch_add(1, Ordering::Relaxed);
                 let (by_ms, behind_ms) = (ms(by), ms(behind));
@@ -696,6 +706,21 @@ impl<L: SequencedLog + Send> Partition<L> {
                 abort("the command log failed", &error)
             }
         }
+    }
+}
+
+/// Reports that log time went forward at the start. A long way may be a clock that is wrong.
+fn tell_start(partition: u16, by: Nanos) {
+    let by_ms = by.0 / 1_000_000;
+    if by >= START_JUMP_LONG {
+        tracing::warn!(
+            partition,
+            by_ms,
+            "log time went forward by more than a day at the start: all that is due by then is due \
+             now"
+        );
+    } else {
+        tracing::info!(partition, by_ms, "log time went forward at the start");
     }
 }
 

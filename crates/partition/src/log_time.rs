@@ -11,7 +11,8 @@
 //! | behind it | goes on at half speed until the wall clock has caught up |
 //!
 //! So all that is due comes, in at most twice its time. After a step by mistake, of a year, an
-//! operator has time to put the clock right before all orders have expired.
+//! operator has time to put the clock right before all orders have expired. A start has no bound:
+//! an outage may have any length, and looks like a clock that is wrong. It is told.
 //!
 //! INVARIANT: it never decreases, over restarts too, and within a run its advance is at least half
 //! of the monotonic clock's.
@@ -24,12 +25,16 @@ use crate::plant::{self, Plant};
 pub const JUMP_MAX: Nanos = Nanos(3_600_000_000_000);
 /// The time after a jump until it may go forward by so much again: a minute.
 pub const JUMP_PAUSE: Nanos = Nanos(60_000_000_000);
+/// The jump at a start that is told as a warning, because the clock may be wrong: a day.
+pub const START_JUMP_LONG: Nanos = Nanos(86_400_000_000_000);
 /// The least difference between the wall clock and log time that is a step.
 pub const STEP_MIN: u64 = weir_runtime::cycle_clock::STEP_MIN;
 
 /// A change in the way in which log time follows the wall clock, for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
+    /// At the start it went forward to the wall clock by this much, from the log's last command on.
+    Began(Nanos),
     /// It went forward towards the wall clock.
     Jumped {
         /// The part that it went.
@@ -116,7 +121,11 @@ impl LogTime {
 
     /// The first reading: the time while the process was down has passed at once.
     fn begin(&mut self, wall: Nanos) {
-        let behind = self.log_time.since(wall).0;
+        let (behind, jump) = (self.log_time.since(wall).0, wall.since(self.log_time));
+        let is_new = self.log_time == Nanos(0);
+        if !is_new && jump.0 >= STEP_MIN {
+            self.notice = Some(Notice::Began(jump));
+        }
         self.log_time = self.log_time.max(wall);
         if behind > 0 {
             self.go_ahead(behind);
@@ -338,7 +347,13 @@ mod tests {
     fn a_start_goes_on_after_the_log_and_after_the_time_that_the_process_was_down() {
         let mut machine = Machine::start(BEGIN + 100 * HOUR, BEGIN);
         assert_eq!(machine.passes(0), BEGIN + 100 * HOUR);
-        assert_eq!(machine.log_time.take_notice(), None);
+        assert_eq!(machine.log_time.take_notice(), Some(Notice::Began(nanos(100 * HOUR))));
+        assert_eq!(machine.passes(SECOND), machine.wall);
+        assert_eq!(machine.log_time.take_notice(), None, "once");
+
+        let mut machine = Machine::start(BEGIN, 0);
+        assert_eq!(machine.passes(0), BEGIN);
+        assert_eq!(machine.log_time.take_notice(), None, "a new log has no command");
 
         let mut machine = Machine::start(BEGIN, BEGIN + HOUR);
         assert_eq!(machine.passes(0), BEGIN + HOUR, "the clock was set back meanwhile");

@@ -17,7 +17,7 @@ use weir_wire::reference::DefineSession;
 use crate::subscriptions;
 use crate::support::machine::Machine;
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, Home, TRADING, Who, definition_of, open_market, until};
+use crate::support::{ALICE, BOB, Home, Node, TRADING, Who, definition_of, open_market, until};
 
 const HOUR: i64 = 3_600;
 /// Heartbeats of the node in three intervals: one for each of two partitions. A session that had
@@ -131,6 +131,40 @@ fn a_far_step_brings_what_is_due_within_an_hour_once_and_is_told() {
 }
 
 #[test]
+fn a_start_tells_the_time_by_which_log_time_went_forward() {
+    let home = Home::new("disk");
+    let machine = Machine::new(&home);
+    let jump = |node: &Node| {
+        let row = node.partition_when(TRADING, |_| true);
+        row["log_time_start_jump_ns"].as_u64().expect("a figure")
+    };
+    let node = machine.start(&home);
+    open_market(&node, &[ALICE]);
+    assert_eq!(jump(&node), 0, "its log is new");
+    assert!(node.terminate().success());
+    machine.set_wall_clock(72 * HOUR);
+    let node = machine.start(&home);
+    let days = 72 * HOUR.unsigned_abs() * 1_000_000_000;
+    until("the figure", || (jump(&node) >= days).then_some(()));
+    let row = node.partition_when(TRADING, |_| true);
+    assert_eq!((&row["log_time_jumps"], &row["log_time_behind_ns"]), (&0.into(), &0.into()));
+    let told = "log time went forward by more than a day at the start";
+    until("the line", || home.said().contains(told).then_some(()));
+    // Its logs are of that time now.
+    let mut alice = Trader::log_on(&node, ALICE);
+    alice.ask_for_report(ALICE.buy(1, 50, 1));
+    drop(alice);
+    assert!(node.terminate().success());
+    let node = machine.start(&home);
+    until("the line of a short outage", || {
+        home.said().contains("log time went forward at the start").then_some(())
+    });
+    assert!(jump(&node) < days && !home.said().contains(told), "{}", home.said());
+    assert!(node.terminate().success());
+    home.verify(TRADING);
+}
+
+#[test]
 fn a_subscription_that_is_left_after_a_step_does_not_expire_at_the_next_start() {
     let home = Home::with_config("disk", "[subscriptions]\nlisten = \"127.0.0.1:0\"\n");
     let machine = Machine::new(&home);
@@ -139,9 +173,7 @@ fn a_subscription_that_is_left_after_a_step_does_not_expire_at_the_next_start() 
     machine.set_wall_clock(HOUR);
     let half_an_hour = Duration::from_secs(1_800);
     let mut number = 0;
-    let of = |node: &crate::support::Node| {
-        BrokerClient::new(subscriptions::address(node), ALICE.config())
-    };
+    let of = |node: &Node| BrokerClient::new(subscriptions::address(node), ALICE.config());
     let mut broker = of(&node);
     let name = until("the broker's thread to know of the step", || {
         number += 1;
