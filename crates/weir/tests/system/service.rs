@@ -351,6 +351,16 @@ fn send_until_refused(from: &mut Trader, request: impl Fn(u64) -> Request) -> u6
     unreachable!("the disk is full")
 }
 
+/// Asserts that a full log has refused a request.
+fn assert_refused(of: &mut Trader, request_no: RequestNo) {
+    let answer = of.answer(request_no);
+    let is_full = matches!(
+        &answer,
+        SessionEvent::Refused { reject, .. } if reject.reason == Reason::LogFull
+    );
+    assert!(is_full, "{request_no:?}: {answer:?}");
+}
+
 /// Has orders and a halt refused by a full log, all before the first answer is read: each is
 /// answered.
 fn refuse_many(node: &Node, alice: &mut Trader, operator: &mut Trader, last: u64) {
@@ -364,16 +374,10 @@ fn refuse_many(node: &Node, alice: &mut Trader, operator: &mut Trader, last: u64
         operator.client.flush().unwrap();
         (refused() > before + OUTSTANDING).then_some(())
     });
-    let is_refused = |of: &mut Trader, request_no| {
-        let answer = of.answer(request_no);
-        let is_full = matches!(
-            &answer,
-            SessionEvent::Refused { reject, .. } if reject.reason == Reason::LogFull
-        );
-        assert!(is_full, "{request_no}: {answer:?}");
-    };
-    is_refused(operator, halt);
-    orders.into_iter().for_each(|request_no| is_refused(alice, request_no));
+    assert_refused(operator, halt);
+    for request_no in orders {
+        assert_refused(alice, request_no);
+    }
     assert_eq!(refused(), before + OUTSTANDING + 1, "each once");
 }
 
