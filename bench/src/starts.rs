@@ -104,7 +104,7 @@ fn number(point: &Value, name: &str) -> f64 {
 /// first.
 fn snapshot_growth(first: &Value, last: &Value) -> f64 {
     let [before, after] = [first, last].map(|point| number(point, "order_state_seconds"));
-    // A missing part stays one: the maximum of it and zero would be zero.
+    // Not the maximum with zero, which would hide a part that is missing.
     if after < before { 0.0 } else { after - before }
 }
 
@@ -348,7 +348,7 @@ mod tests {
         for (last, wanted) in [
             (point(3.0, 1.5), 1.0),
             (point(4.5, 1.5), 1.5),
-            // A snapshot that became smaller leaves less to no start.
+            // A snapshot that became smaller takes no time from the first start.
             (point(2.0, 0.25), 1.0),
         ] {
             assert_eq!(over_first_and_snapshot(&first, &last), wanted, "{last}");

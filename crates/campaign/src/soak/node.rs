@@ -226,7 +226,7 @@ impl StartCost {
         let ticks = processor_ticks(&stat).context("no times in the process's stat")?;
         let io = std::fs::read_to_string(proc.join("io"))?;
         let read = io.lines().find_map(|line| line.strip_prefix("rchar:"));
-        let read_bytes = read.and_then(|number| number.trim().parse().ok());
+        let read_bytes = read.and_then(|number| number.trim().parse::<u64>().ok());
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         Ok(StartCost {
             wall,
@@ -316,7 +316,8 @@ impl Node {
         }
     }
 
-    /// Waits until the market is published up to now: its checkpoints let the event log go.
+    /// Waits until the market is published; fails when a checkpoint of it, without which its event
+    /// log keeps all, could not be written.
     pub(super) fn wait_for_publisher(&self) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
