@@ -22,7 +22,7 @@ use weir_wire::event::{
     Defined, OrderEvent, PhaseChanged, ReferencesChanged, RequestDone, RequestRejected,
     TradeBusted, Uncrossed,
 };
-use weir_wire::reference::{SessionChoice, SessionLost};
+use weir_wire::reference::{DefineInstrument, SessionChoice, SessionLost};
 use weir_wire::{Definition, Event, PlainEvent, Request};
 
 use crate::index::fold;
@@ -471,6 +471,30 @@ fn references_sum(e: &ReferencesChanged) -> u64 {
     ])
 }
 
+fn instrument_words(d: &DefineInstrument) -> [u64; 14] {
+    let (head, tail) = halves(ClOrdId(d.symbol.0));
+    let codes = [d.price_exponent as u8, d.qty_exponent as u8, d.phase.code(), 0];
+    [
+        head,
+        tail,
+        d.tick_size.0 as u64,
+        d.lot_size.0,
+        d.order_qty_max.0,
+        d.price_min.0 as u64,
+        d.price_max.0 as u64,
+        pair(d.session_id.0, d.instrument_id.0),
+        pair(
+            u32::from(d.group_id.0) << 16 | u32::from(d.partition_id.0),
+            u32::from_le_bytes(codes),
+        ),
+        d.request_no.0,
+        d.reference_price.0 as u64,
+        d.volatility_call.0,
+        pair(d.static_collar, d.dynamic_collar),
+        u64::from(d.fields),
+    ]
+}
+
 fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
     let own = sum([
         e.transact_time.0,
@@ -479,29 +503,7 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
         u64::from(e.partition_id.0) << 8 | 5,
     ]);
     let words: [u64; 14] = match definition {
-        Definition::DefineInstrument(d) => {
-            let (head, tail) = halves(ClOrdId(d.symbol.0));
-            let codes = [d.price_exponent as u8, d.qty_exponent as u8, d.phase.code(), 0];
-            [
-                head,
-                tail,
-                d.tick_size.0 as u64,
-                d.lot_size.0,
-                d.order_qty_max.0,
-                d.price_min.0 as u64,
-                d.price_max.0 as u64,
-                pair(d.session_id.0, d.instrument_id.0),
-                pair(
-                    u32::from(d.group_id.0) << 16 | u32::from(d.partition_id.0),
-                    u32::from_le_bytes(codes),
-                ),
-                d.request_no.0,
-                d.reference_price.0 as u64,
-                d.volatility_call.0,
-                pair(d.static_collar, d.dynamic_collar),
-                u64::from(d.fields),
-            ]
-        }
+        Definition::DefineInstrument(d) => instrument_words(d),
         Definition::DefineFirm(d) => {
             let (head, tail) = halves(ClOrdId(d.name.0));
             [

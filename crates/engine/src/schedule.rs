@@ -3,7 +3,7 @@
 //!
 //! A calendar takes the place of another by one command, with which a list of changes is filed. The
 //! list is collected before, change by change, beside everything that is filed: a partition has one
-//! list, of the session that began it last. What is wrong with the list is found before anything is
+//! list, of the session that began it last. Faults of the list are found before anything is
 //! cleared.
 //!
 //! Changes that are due are not cleared: each is made, in its order among the timers.

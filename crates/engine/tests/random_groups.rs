@@ -27,9 +27,9 @@ const PHASES: [Phase; 8] = [
     Phase::VolatilityCall,
 ];
 
-/// A step of a random day. Numbers are taken modulo the length of their table.
+/// An event of a random day. Numbers are taken modulo the length of their table.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum DayEvent {
     Change { group: usize, phase: usize, resumes: bool },
     ChangeOne { instrument: usize, phase: usize, resumes: bool },
     File { group: usize, phase: usize, after: u64 },
@@ -42,25 +42,27 @@ enum Step {
     Restart,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = DayEvent> {
     let (group, phase, instrument) = (0..GROUPS.len(), 0..PHASES.len(), 0..INSTRUMENTS.len());
     prop_oneof![
         4 => (group.clone(), phase.clone(), any::<bool>())
-            .prop_map(|(group, phase, resumes)| Step::Change { group, phase, resumes }),
+            .prop_map(|(group, phase, resumes)| DayEvent::Change { group, phase, resumes }),
         2 => (instrument.clone(), phase.clone(), any::<bool>())
-            .prop_map(|(instrument, phase, resumes)| Step::ChangeOne { instrument, phase, resumes }),
+            .prop_map(|(instrument, phase, resumes)| {
+                DayEvent::ChangeOne { instrument, phase, resumes }
+            }),
         3 => (group.clone(), phase, 1..300_u64)
-            .prop_map(|(group, phase, after)| Step::File { group, phase, after }),
+            .prop_map(|(group, phase, after)| DayEvent::File { group, phase, after }),
         4 => (instrument.clone(), group.clone())
-            .prop_map(|(instrument, group)| Step::Join { instrument, group }),
+            .prop_map(|(instrument, group)| DayEvent::Join { instrument, group }),
         1 => (instrument.clone(), group)
-            .prop_map(|(instrument, group)| Step::Import { instrument, group }),
+            .prop_map(|(instrument, group)| DayEvent::Import { instrument, group }),
         8 => (instrument, any::<bool>(), 99..102_i64)
-            .prop_map(|(instrument, is_buy, price)| Step::Order { instrument, is_buy, price }),
-        1 => Just(Step::MassCancel),
-        4 => Just(Step::Tick),
-        3 => (1..200_u64).prop_map(|nanos| Step::Wait { nanos }),
-        1 => Just(Step::Restart),
+            .prop_map(|(instrument, is_buy, price)| DayEvent::Order { instrument, is_buy, price }),
+        1 => Just(DayEvent::MassCancel),
+        4 => Just(DayEvent::Tick),
+        3 => (1..200_u64).prop_map(|nanos| DayEvent::Wait { nanos }),
+        1 => Just(DayEvent::Restart),
     ]
 }
 
@@ -86,10 +88,10 @@ fn desk(changes_max: u32) -> Desk {
     desk
 }
 
-fn request_of(step: Step, now: u64, number: usize) -> Option<Request> {
+fn request_of(step: DayEvent, now: u64, number: usize) -> Option<Request> {
     let request_no = RequestNo(0);
     Some(match step {
-        Step::Change { group, phase, resumes } => Request::ChangePhases(ChangePhases {
+        DayEvent::Change { group, phase, resumes } => Request::ChangePhases(ChangePhases {
             request_no,
             session_id: OPERATOR,
             group_id: GROUPS[group],
@@ -99,7 +101,7 @@ fn request_of(step: Step, now: u64, number: usize) -> Option<Request> {
             override_collars: Switch::Off,
             through_call: switch(resumes && phase % 2 == 1),
         }),
-        Step::ChangeOne { instrument, phase, resumes: true } => {
+        DayEvent::ChangeOne { instrument, phase, resumes: true } => {
             Request::ResumeTrading(ResumeTrading {
                 request_no,
                 session_id: OPERATOR,
@@ -107,14 +109,14 @@ fn request_of(step: Step, now: u64, number: usize) -> Option<Request> {
                 through_call: switch(phase % 2 == 1),
             })
         }
-        Step::ChangeOne { instrument, phase, resumes: false } => Request::SetPhase(SetPhase {
+        DayEvent::ChangeOne { instrument, phase, resumes: false } => Request::SetPhase(SetPhase {
             request_no,
             session_id: OPERATOR,
             instrument_id: InstrumentId(INSTRUMENTS[instrument]),
             phase: PHASES[phase],
             override_collars: Switch::Off,
         }),
-        Step::File { group, phase, after } => Request::SchedulePhases(SchedulePhases {
+        DayEvent::File { group, phase, after } => Request::SchedulePhases(SchedulePhases {
             request_no,
             at: Nanos(now + after),
             session_id: OPERATOR,
@@ -125,18 +127,20 @@ fn request_of(step: Step, now: u64, number: usize) -> Option<Request> {
             phase: PHASES[phase],
             step: ScheduleStep::File,
         }),
-        Step::Join { instrument: index, group } => Request::DefineInstrument(DefineInstrument {
-            group_id: GROUPS[group],
-            fields: field_bit::<DefineInstrument>("group_id"),
-            ..instrument(InstrumentId(INSTRUMENTS[index]), HERE)
-        }),
-        Step::Order { instrument, is_buy, price } => {
+        DayEvent::Join { instrument: index, group } => {
+            Request::DefineInstrument(DefineInstrument {
+                group_id: GROUPS[group],
+                fields: field_bit::<DefineInstrument>("group_id"),
+                ..instrument(InstrumentId(INSTRUMENTS[index]), HERE)
+            })
+        }
+        DayEvent::Order { instrument, is_buy, price } => {
             let text = format!("o{number}");
             let order = if is_buy { buy(price, 1, &text) } else { sell(price, 1, &text) };
             let instrument_id = InstrumentId(INSTRUMENTS[instrument]);
             Request::NewOrder(NewOrder { instrument_id, ..order })
         }
-        Step::MassCancel => Request::MassCancel(MassCancel {
+        DayEvent::MassCancel => Request::MassCancel(MassCancel {
             request_no,
             cl_ord_id: name("all"),
             sending_time: Nanos(0),
@@ -147,20 +151,22 @@ fn request_of(step: Step, now: u64, number: usize) -> Option<Request> {
             partition_id: HERE,
             scope: MassCancelScope::Session,
         }),
-        Step::Import { .. } | Step::Tick | Step::Wait { .. } | Step::Restart => return None,
+        DayEvent::Import { .. } | DayEvent::Tick | DayEvent::Wait { .. } | DayEvent::Restart => {
+            return None;
+        }
     })
 }
 
 /// Plays a day; the desk compares the engines' events after each command.
-fn play(changes_max: u32, steps: &[Step]) {
+fn play(changes_max: u32, steps: &[DayEvent]) {
     let mut desk = desk(changes_max);
     for (number, step) in steps.iter().enumerate() {
         desk.clock += 1;
         match (request_of(*step, desk.clock, number), step) {
             (Some(request), _) => drop(desk.ask(request)),
-            (None, Step::Wait { nanos }) => desk.clock += nanos,
-            (None, Step::Restart) => restart(&mut desk),
-            (None, Step::Import { instrument: index, group }) => {
+            (None, DayEvent::Wait { nanos }) => desk.clock += nanos,
+            (None, DayEvent::Restart) => restart(&mut desk),
+            (None, DayEvent::Import { instrument: index, group }) => {
                 let id = InstrumentId(INSTRUMENTS[*index]);
                 let moved = DefineInstrument { group_id: GROUPS[*group], ..instrument(id, HERE) };
                 drop(desk.import(Definition::DefineInstrument(moved)));

@@ -434,8 +434,9 @@ pub(crate) mod tests {
     use weir_log::{EventAppend, EventLog, EventLogConfig};
     use weir_types::{
         AccountId, ClOrdId, Epochs, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId,
-        Liquidity, MatchId, OrdStatus, OrdType, OrderId, Phase, PhaseCause, Position, Price, Qty,
-        Reason, Rec, RequestNo, SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
+        Liquidity, MatchId, OrdStatus, OrdType, OrderId, Phase, PhaseCause, PhaseHold, Position,
+        Price, Qty, Reason, Rec, RequestNo, SelfTradePrevention, Seq, SessionId, Side, Switch,
+        TimeInForce,
     };
     use weir_wire::Event;
     use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders, OrderPage};
@@ -667,6 +668,7 @@ pub(crate) mod tests {
             phase: Phase::Halted,
             cause: PhaseCause::Operator,
             session_id: SessionId(1),
+            hold: PhaseHold::Held,
         };
         let mut record = Vec::new();
         Event::Plain(weir_wire::PlainEvent::PhaseChanged(changed)).encode(&mut record);

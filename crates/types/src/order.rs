@@ -153,7 +153,7 @@ codes! {
         Collar = 4,
     }
 
-    /// Whether an operator's halt holds against scheduled changes of phase.
+    /// The hold of an operator's halt against scheduled changes of phase.
     PhaseHold {
         /// Not recorded: the event is of before holds were.
         Unknown = 0,

@@ -165,7 +165,7 @@ messages! {
         cause: PhaseCause,
         /// The operator's session that asked for it; zero for other causes.
         session_id: SessionId,
-        /// Whether an operator's halt holds after the change.
+        /// The hold of an operator's halt after the change.
         hold: PhaseHold,
     }
 

@@ -10,8 +10,8 @@
 //! Overload: measures the rate that flush carries to a hundred subscribers, then sets the feed to
 //! 2, 5 and 10 times that, once with an interval in which flush could send each instrument twice,
 //! and once without any conflation: then the updating thread waits for flush, and the feed for it.
-//! At half of that rate, with trades, it then adds hostile sessions, one kind at a time, each beside
-//! a run without, and prints a table of them to standard error.
+//! At half of that rate, with trades, it then adds hostile sessions, one kind at a time, each
+//! beside a run without, and prints a table of them to stderr.
 //!
 //! Both threads spin and record the longest time between two clock readings in each millisecond. A
 //! window does not count as clean if either thread was preempted in it for longer than 10 µs, or

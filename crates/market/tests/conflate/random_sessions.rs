@@ -71,7 +71,7 @@ struct Shape {
 
 /// A slot of the ring from the first stage.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum RingItem {
     Entry(Entry),
     /// So many wishes have been taken.
     Wished(u64),
@@ -132,7 +132,7 @@ struct World {
     /// Wishes that it has taken.
     wished: u64,
     /// Its entries and answers on their way to the fan-out.
-    ring: VecDeque<Told>,
+    ring: VecDeque<RingItem>,
     fanout: Fanout,
     books: Books,
     accounts: [AccountId; 2],
@@ -215,7 +215,7 @@ impl World {
         for interest in self.wishes.drain(..count) {
             self.conflator.interest(self.now, &interest, &self.books);
             self.wished += 1;
-            self.ring.push_back(Told::Wished(self.wished));
+            self.ring.push_back(RingItem::Wished(self.wished));
         }
     }
 
@@ -224,7 +224,7 @@ impl World {
         self.conflator.tick(self.now);
         for _ in 0..count {
             let Some(entry) = self.conflator.pop(self.now) else { break };
-            self.ring.push_back(Told::Entry(entry));
+            self.ring.push_back(RingItem::Entry(entry));
         }
     }
 
@@ -232,8 +232,8 @@ impl World {
         let count = count.min(self.ring.len());
         for told in self.ring.drain(..count) {
             match told {
-                Told::Entry(entry) => self.fanout.apply(self.now, &entry),
-                Told::Wished(count) => self.fanout.note_answered(count),
+                RingItem::Entry(entry) => self.fanout.apply(self.now, &entry),
+                RingItem::Wished(count) => self.fanout.note_answered(count),
             }
         }
     }

@@ -242,7 +242,8 @@ mod tests {
                 2,
                 1,
                 format!(
-                    "A (part 2 of 2): {lost}; done for A (part 1 of 2); not asked for B (part 1 of 2), B (part 2 of 2)"
+                    "A (part 2 of 2): {lost}; done for A (part 1 of 2); not asked for B (part 1 of \
+                     2), B (part 2 of 2)"
                 ),
             ),
         ] {

@@ -142,7 +142,7 @@ fn a_group_is_resumed_through_a_call_and_closed_now_and_later() {
     let closed = admin(&node, &["phase", "group:7", "closed"]);
     assert_eq!(closed["done"], "group 7: 2 closed; 2 changed");
     admin(&node, &["instrument", "--id", "1", "--group", "0"]);
-    admin(&node, &["schedule", "group:7", "continuous", "--at", "+1s"]);
+    admin(&node, &["schedule", "group:7", "continuous", "--at", "+3s"]);
     phases_when(&node, ["closed", "continuous", "continuous"]);
     let halted = admin(&node, &["halt", "group:7"]);
     assert_eq!(halted["phases"], json!({ "halted": ["WEIR2"] }), "WEIR1 is in no group");
@@ -254,7 +254,7 @@ fn changes_filed_for_all_stay_behind_those_of_one_instrument_and_the_command_say
 fn an_instruments_own_change_is_made_behind_that_of_all_at_the_same_time() {
     let (_home, node) = market();
     let mut operator = node.admin();
-    let at = Nanos(unix_time().0 + 1_000_000_000);
+    let at = Nanos(unix_time().0 + 3_000_000_000);
     let of = |instrument_id| {
         let (partition_id, group_id) = (TRADING, GroupId::NONE);
         ScheduleOwner { partition_id, group_id, instrument_id }

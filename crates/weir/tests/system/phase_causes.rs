@@ -167,7 +167,7 @@ fn the_cause_of_a_phase_is_shown_in_every_place_and_outlives_a_restart() {
     shown("halted", PhaseCause::Operator, true, b"HALO").check(&a, &b);
     succeed(&a, &["resume", "WEIR1"]);
     shown("continuous", PhaseCause::Operator, false, b"CONO").check(&a, &b);
-    succeed(&a, &["schedule", "WEIR1", "halted", "--at", "+1s"]);
+    succeed(&a, &["schedule", "WEIR1", "halted", "--at", "+3s"]);
     shown("halted", PhaseCause::Schedule, false, b"HALS").check(&a, &b);
     // The phase stays, and the halt holds from here on.
     succeed(&a, &["halt", "WEIR1"]);
