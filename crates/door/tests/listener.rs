@@ -582,6 +582,18 @@ fn nothing_follows_a_farewell_and_the_session_is_free_at_once() {
 }
 
 #[test]
+fn an_end_is_told_at_once_though_the_farewell_waits_behind_output_that_is_not_read() {
+    let mut rig = Rig::open();
+    let mut slow = rig.log_on(ALICE);
+    slow.ask(ALICE, 1, u32::MAX);
+    // What the socket takes is not under test: these fill it and the output.
+    (0..100).for_each(|_| rig.work());
+    rig.define(DefineSession { role: Role::Operator, ..session(ALICE) });
+    assert_eq!(rig.scene().gone, [ALICE]);
+    assert_eq!(slow.last(&mut rig)[1], Received::Closed);
+}
+
+#[test]
 fn a_peer_that_does_not_read_is_sent_no_more_than_fits_and_is_cut_in_time() {
     let mut rig = Rig::open();
     let mut slow = rig.log_on(ALICE);
@@ -778,7 +790,10 @@ fn every_planted_bug_of_a_listener_is_found() {
             a_host_has_so_many_connections_without_a_session_and_its_oldest_is_told_so,
         ),
         (Plant::LaterFramesFirst, a_signed_logon_that_waits_is_taken_before_those_that_come_later),
-        (Plant::EndUntold, nothing_follows_a_farewell_and_the_session_is_free_at_once),
+        (
+            Plant::EndUntold,
+            an_end_is_told_at_once_though_the_farewell_waits_behind_output_that_is_not_read,
+        ),
     ];
     for (bug, test) in tests {
         plant::set(Some(bug));

@@ -187,37 +187,6 @@ fn a_number_again_has_its_refusal_again() {
     assert_eq!(desk.engine.next_deadline(), None);
 }
 
-/// Returns the number of commands of scripts until both engines differ.
-#[cfg(feature = "planted")]
-fn commands_until_a_difference(plant: weir_engine::plant::Plant) -> Option<u64> {
-    use weir_engine::script::{Duel, DuelSetting, Script, StepLimits};
-    let (mut state, mut count) = (1_u64, 0);
-    weir_engine::plant::set(Some(plant));
-    let mut play = |number: u64| {
-        let bytes: Vec<u8> = (0..60_000)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 56) as u8
-            })
-            .collect();
-        let mut script = Script::new(&bytes);
-        let steps = StepLimits::drawn(number);
-        let mut duel = Duel::new(DuelSetting { partition_id: HERE, steps });
-        while !script.is_over() {
-            let command = script.command();
-            count += 1;
-            if duel.apply(script.now(), &command).is_err() {
-                return Some(count);
-            }
-            script.hear(duel.events());
-        }
-        None
-    };
-    let found = (0..20).find_map(&mut play);
-    weir_engine::plant::set(None);
-    found
-}
-
 #[cfg(feature = "planted")]
 #[test]
 fn scripts_find_the_planted_bugs_of_due_changes() {
