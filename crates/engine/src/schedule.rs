@@ -6,7 +6,8 @@
 //! list, of the session that began it last. Faults of the list are found before anything is
 //! cleared.
 //!
-//! Changes that are due are not cleared: each is made, in its order among the timers.
+//! Changes that are due are not cleared: each is made, in its order among the timers. Nor are those
+//! up to the time that a list names, which its sender left out because its clock was past them.
 
 use std::collections::BTreeMap;
 
@@ -117,8 +118,11 @@ impl Engine {
                 Ok(0)
             }
             ScheduleStep::Add => self.add_to_list(asker.session, m.at, m.phase),
-            ScheduleStep::Append => self.file_list(asker.session, m.count, owner, false),
-            ScheduleStep::Replace => self.file_list(asker.session, m.count, owner, true),
+            ScheduleStep::Append => self.file_list(asker.session, m.count, owner, None),
+            ScheduleStep::Replace => {
+                let behind = self.time.max(m.at);
+                self.file_list(asker.session, m.count, owner, Some(behind))
+            }
         }
     }
 
@@ -135,14 +139,14 @@ impl Engine {
         Ok(1)
     }
 
-    /// Files the session's list, in the place of all changes to come if it replaces them, or does
-    /// nothing; returns the number of changes added, or cleared.
+    /// Files the session's list, in the place of the changes behind a time if it replaces some, or
+    /// does nothing; returns the number of changes added, or cleared.
     fn file_list(
         &mut self,
         session: Slot,
         count: u32,
         owner: ScheduleOwner,
-        replaces: bool,
+        replaces_behind: Option<Nanos>,
     ) -> Result<u64, Reason> {
         let list = self.list.as_ref().filter(|list| list.session == session);
         let list = list.ok_or(Reason::ListIncomplete)?;
@@ -153,19 +157,23 @@ impl Engine {
             return Err(Reason::FieldOutOfRange);
         }
         let changes: Vec<_> = list.changes.iter().map(|(at, phase)| (*at, *phase)).collect();
-        let cleared_count = if replaces { self.timers.later_count(owner, self.time) } else { 0 };
-        let is_new = |at: Nanos| replaces || !self.timers.is_filed(owner, at);
+        let cleared_count =
+            replaces_behind.map_or(0, |behind| self.timers.later_count(owner, behind));
+        let is_new = |at: Nanos| {
+            let is_cleared = replaces_behind.is_some_and(|behind| at > behind);
+            is_cleared || !self.timers.is_filed(owner, at)
+        };
         let added_count = changes.iter().filter(|(at, _)| is_new(*at)).count();
         if self.timers.filed_count() - cleared_count + added_count > SCHEDULE_MAX {
             return Err(Reason::LimitReached);
         }
-        if replaces {
-            self.timers.clear_later(owner, self.time);
+        if let Some(behind) = replaces_behind {
+            self.timers.clear_later(owner, behind);
         }
         for (at, phase) in changes {
             self.timers.file(owner, at, phase);
         }
-        Ok(if replaces { cleared_count } else { added_count } as u64)
+        Ok(if replaces_behind.is_some() { cleared_count } else { added_count } as u64)
     }
 
     /// Returns the list as one word, for the digest.

@@ -204,6 +204,35 @@ fn a_list_takes_the_place_of_a_schedule_and_serves_several() {
     }
 }
 
+/// A client whose clock is ahead of log time leaves changes out that are to come for the node: a
+/// close between both times was cleared and not filed again.
+#[test]
+fn a_replacement_leaves_the_changes_up_to_the_time_that_it_names() {
+    let mut desk = desk();
+    for at in [50_000, 60_000, 70_000] {
+        file(&mut desk, GROUP, at, Phase::Closed);
+        file_of_one(&mut desk, ROSE, at, Phase::Closed);
+    }
+    let behind = |at: u64, of: SchedulePhases| SchedulePhases { at: Nanos(at), ..of };
+    list(&mut desk, &[(80_000, Phase::Closed)]);
+    assert_eq!(ask(&mut desk, behind(60_000, replace(GROUP, 1))), Ok(1), "that of 70,000");
+    let of_rose = SchedulePhases { instrument_id: ROSE, ..replace(GroupId::NONE, 1) };
+    assert_eq!(ask(&mut desk, behind(50_000, of_rose)), Ok(2));
+    assert_eq!(desk.engine.filed_change_count(), 5);
+    // A change of the list up to that time takes the place of one for the same time.
+    list(&mut desk, &[(60_000, Phase::Halted), (90_000, Phase::Closed)]);
+    assert_eq!(ask(&mut desk, behind(85_000, replace(GROUP, 2))), Ok(0), "none is behind it");
+    assert_eq!(desk.engine.filed_change_count(), 6);
+    // Log time is past the time that is named.
+    desk.clock = 55_000;
+    assert_eq!(ask(&mut desk, behind(10_000, replace(GroupId::NONE, 2))), Ok(4));
+    for (at, want) in [(60_000, Phase::Halted), (90_000, Phase::Closed)] {
+        desk.clock = at;
+        desk.apply(&weir_wire::Command::Tick);
+        assert_eq!(phase_of(&desk.engine, TULIP), want);
+    }
+}
+
 #[test]
 fn a_change_that_is_due_is_made_and_not_cleared() {
     let mut desk = desk();

@@ -318,7 +318,8 @@ messages! {
     SchedulePhases = 32 {
         /// The session's request number.
         request_no: RequestNo,
-        /// The log time of the change, for the steps `File` and `Add`.
+        /// The log time of the change, for the steps `File` and `Add`; for `Replace` the time up to
+        /// which filed changes stay, no earlier than log time.
         at: Nanos,
         /// The operator's session.
         session_id: SessionId,

@@ -28,7 +28,7 @@ impl NaiveEngine {
         self.check_instrument_here(m.instrument_id)?;
         let whose = (m.instrument_id, GroupId(0));
         let count = match m.at {
-            Nanos(0) => self.clear_to_come(whose),
+            Nanos(0) => self.clear_behind(whose, self.time),
             at => self.file_one(whose, at, m.phase)?,
         };
         self.say_done(request, count, out);
@@ -51,7 +51,7 @@ impl NaiveEngine {
         let whose = (m.instrument_id, m.group_id);
         let count = match m.step {
             ScheduleStep::File => self.file_one(whose, m.at, m.phase)?,
-            ScheduleStep::Clear => self.clear_to_come(whose),
+            ScheduleStep::Clear => self.clear_behind(whose, self.time),
             ScheduleStep::Begin => {
                 self.list = Some((m.session_id, BTreeMap::new()));
                 0
@@ -73,7 +73,9 @@ impl NaiveEngine {
                 if changes.len() != m.count as usize {
                     return Err(Reason::ListIncomplete);
                 }
-                let count = self.file(whose, &changes, m.step == ScheduleStep::Replace)?;
+                let replaces = m.step == ScheduleStep::Replace;
+                let behind = replaces.then_some(self.time.max(m.at));
+                let count = self.file(whose, &changes, behind)?;
                 self.rules.push(TradingRule::ListFiled);
                 count
             }
@@ -91,17 +93,17 @@ impl NaiveEngine {
     }
 
     fn file_one(&mut self, whose: Whose, at: Nanos, phase: Phase) -> Result<u64, Reason> {
-        self.file(whose, &BTreeMap::from([(at, phase)]), false)?;
+        self.file(whose, &BTreeMap::from([(at, phase)]), None)?;
         Ok(1)
     }
 
-    /// Files changes, all or none; if they replace others these are cleared. Returns the number of
-    /// changes added, or of those cleared.
+    /// Files changes, all or none; if they replace those behind a time these are cleared. Returns
+    /// the number of changes added, or of those cleared.
     fn file(
         &mut self,
         whose: Whose,
         changes: &BTreeMap<Nanos, Phase>,
-        replaces: bool,
+        replaces_behind: Option<Nanos>,
     ) -> Result<u64, Reason> {
         if changes.keys().any(|at| *at <= self.time) {
             return Err(Reason::FieldOutOfRange);
@@ -111,8 +113,8 @@ impl NaiveEngine {
             group_changes: self.group_changes.clone(),
             ..NaiveEngine::new(self.config.clone())
         };
-        with_them.time = self.time;
-        let cleared_count = if replaces { with_them.clear_to_come(whose) } else { 0 };
+        let cleared_count =
+            replaces_behind.map_or(0, |behind| with_them.clear_behind(whose, behind));
         let before = with_them.filed_count();
         for (at, phase) in changes {
             match whose {
@@ -132,7 +134,7 @@ impl NaiveEngine {
         }
         self.schedule = with_them.schedule;
         self.group_changes = with_them.group_changes;
-        Ok(if replaces { cleared_count } else { added_count as u64 })
+        Ok(if replaces_behind.is_some() { cleared_count } else { added_count as u64 })
     }
 
     /// Returns the number of filed changes.
@@ -141,15 +143,15 @@ impl NaiveEngine {
         self.schedule.len() + of_many.count()
     }
 
-    /// Clears the changes to come; those of all instruments are of each and of each group too.
-    fn clear_to_come(&mut self, (instrument_id, group_id): Whose) -> u64 {
+    /// Clears the changes behind a time, which is not before the own one; those of all instruments
+    /// are of each and of each group too.
+    fn clear_behind(&mut self, (instrument_id, group_id): Whose, behind: Nanos) -> u64 {
         let before = self.filed_count();
-        let now = self.time;
         let is_all = instrument_id.0 == 0 && group_id.0 == 0;
-        self.schedule.retain(|(id, at), _| *at <= now || !is_all && *id != instrument_id);
+        self.schedule.retain(|(id, at), _| *at <= behind || !is_all && *id != instrument_id);
         self.group_changes.retain(|(at, _), change| {
             let is_its = is_all || instrument_id.0 == 0 && change.group_id() == group_id;
-            *at <= now || !is_its
+            *at <= behind || !is_its
         });
         (before - self.filed_count()) as u64
     }
