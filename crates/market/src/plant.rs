@@ -1,11 +1,11 @@
 //! Planted bugs, which prove that the tests of subscribing and leaving, and those of published
 //! phases, find bugs of their kind.
 //!
-//! The second stage of [conflation](crate::conflate) and the [publication](crate::publish) call
-//! [`is`] where a planted bug takes effect.
+//! Both stages of [conflation](crate::conflate) and the [publication](crate::publish) call [`is`]
+//! where a planted bug takes effect.
 
 weir_plant::plants! {
-    /// A planted bug of the second stage of conflation, or of the publication.
+    /// A planted bug of conflation, or of the publication.
     pub enum Plant {
         /// An instrument that is defined later takes a slot without a claim.
         GrowthUnclaimed,
@@ -31,6 +31,8 @@ weir_plant::plants! {
         FirstStateKept,
         /// A session goes on with work that it owes for.
         DebtIgnored,
+        /// A status whose latest change is queued is told to a new subscriber behind that change.
+        MarkerBehindStatus,
         /// A published instrument keeps the cause of the change before.
         CauseOfTheChangeBefore,
     }

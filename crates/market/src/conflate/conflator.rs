@@ -14,6 +14,7 @@ use super::slot::NONE;
 use super::step::{Outcome, SlotState};
 use super::urgency::Urgency;
 use super::view::BookView;
+use crate::plant::{self, Plant};
 
 /// The treatment of a trade or a change of an order or status when flush lags so far behind that
 /// the event's bounded queue is full.
@@ -190,6 +191,8 @@ impl Conflator {
     /// Queues a slot's state in the priority queue.
     fn tell(&mut self, now: Nanos, slot: u32, books: &impl BookView) {
         let (id, kind) = (self.outbox.slot(slot).instrument_id, self.outbox.slot(slot).kind);
+        let is_queued = matches!(self.outbox.slot(slot).place, SlotState::Queued(_))
+            && !plant::is(Plant::MarkerBehindStatus);
         let merged = MergedChanges::none(books.last_change(id));
         let body = match kind {
             Kind::Trades => return,
@@ -197,6 +200,9 @@ impl Conflator {
             Kind::Book => Body::Book,
             Kind::Statistics => Body::Statistics,
             Kind::Orders => Body::OrdersSnapshot,
+            // It is sent behind the interest that asks for it, with the changes until then. A
+            // marker behind it would be the older one.
+            Kind::Status if is_queued => return,
             Kind::Status => match books.status(id) {
                 Some(status) => Body::Status(status),
                 None => return,

@@ -203,6 +203,26 @@ fn a_full_queue_is_told_as_a_gap_or_refuses_as_configured() {
     }
 }
 
+/// Another flush thread's subscribers began while a status was merged at the end of a full queue:
+/// its next change went there too, and the marker behind it was older.
+#[test]
+pub fn a_status_that_is_queued_is_told_to_a_new_subscriber_once_and_as_it_is() {
+    let config = ConflatorConfig { events_max: 1, ..Default::default() };
+    let mut rig = Rig::new(&config, &[Kind::Status]);
+    let [halted, trading] = [true, false].map(|is_halted| Body::Status(status(is_halted)));
+    assert_eq!(rig.says(1, halted), Outcome::Queued);
+    assert_eq!(rig.says(2, trading), Outcome::Merged);
+    rig.want(Kind::Status, true);
+    assert_eq!(rig.says(3, halted), Outcome::Merged);
+    let sent = rig.sent(Nanos(9));
+    let told: Vec<_> = sent.iter().map(|entry| (entry.body, entry.merged.change_count)).collect();
+    assert_eq!(told, [(halted, 1), (halted, 2)]);
+    // Nothing is queued now, so the next one gets a marker.
+    rig.want(Kind::Status, true);
+    let sent = rig.sent(Nanos(10));
+    assert_eq!((sent.len(), sent[0].body, sent[0].is_snapshot), (1, halted, true));
+}
+
 #[test]
 fn a_new_interval_holds_from_the_moment_it_is_given() {
     let mut rig = Rig::new(&ConflatorConfig::default(), &[Kind::Bbo]);

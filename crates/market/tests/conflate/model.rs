@@ -229,7 +229,7 @@ impl Model {
             Kind::Book => Body::Book,
             Kind::Statistics => Body::Statistics,
             Kind::Orders => Body::OrdersSnapshot,
-            Kind::Status if books.status(key.0).is_none() => return,
+            Kind::Status if self.is_queued(&key) || books.status(key.0).is_none() => return,
             Kind::Status => Body::Status(books.status(key.0).unwrap()),
         };
         let merged = MergedChanges::none(books.last_change(key.0));

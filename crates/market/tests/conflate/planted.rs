@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 
 use weir_market::plant::{self, Plant};
 
-use crate::{policies, random_sessions, sessions};
+use crate::{behaviour, policies, random_sessions, sessions};
 
 /// The tests, by their names.
 const TESTS: &[(&str, fn())] = &[
@@ -30,6 +30,10 @@ const TESTS: &[(&str, fn())] = &[
     ("rests", sessions::a_session_rests_after_work_that_could_not_be_divided),
     ("queue", sessions::a_queue_does_not_grow_with_subscriptions_that_end_unread),
     ("late", policies::a_second_subscriber_begins_with_the_latest_state),
+    (
+        "queued status",
+        behaviour::a_status_that_is_queued_is_told_to_a_new_subscriber_once_and_as_it_is,
+    ),
     ("random", random_sessions::from_one_seed),
 ];
 

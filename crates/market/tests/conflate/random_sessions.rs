@@ -1,7 +1,9 @@
 //! Random sessions with budgets against a slow model of their slots: subscriptions begin, end, are
 //! refused and grow while instruments are defined anew, in steps at any pace, behind a first stage
-//! that takes wishes and changes at its own. Whenever everything has been taken and read, each
-//! subscription has the books' states, without a change that would bring them.
+//! that takes wishes and changes at its own and whose queue for events is nearly always full. One
+//! or two fan-outs, as of so many flush threads, hear it, each at a pace of its own. Whenever
+//! everything has been taken and read, each subscription has the books' states, without a change
+//! that would bring them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,6 +22,10 @@ const SESSION_SLOTS_MAX: u64 = 9;
 const SLOTS_MAX: u64 = 14;
 const SUBSCRIPTIONS_MAX: usize = 5;
 const INSTRUMENTS: u32 = 5;
+/// The connections of a fan-out.
+const READERS_MAX: usize = 4;
+/// The connections that steps name, of all fan-outs.
+const NAMED_READERS: usize = 6;
 /// More than any interval of the first stage.
 const DRAIN_SPAN: u64 = 1_000_000;
 
@@ -30,6 +36,7 @@ enum Op {
         id: u32,
         symbol: usize,
     },
+    /// Connect to a fan-out, in one of two sessions.
     Enter(usize),
     Leave(usize),
     Subscribe {
@@ -50,13 +57,23 @@ enum Op {
         connection: usize,
         room: usize,
     },
-    Advance(usize),
-    /// The first stage takes this many wishes.
-    Wish(usize),
+    /// A fan-out takes steps.
+    Advance {
+        thread: usize,
+        steps: usize,
+    },
+    /// The first stage takes this many wishes of a fan-out.
+    Wish {
+        thread: usize,
+        count: usize,
+    },
     /// The first stage sends this many entries.
     Flush(usize),
-    /// The fan-out takes this many slots of the ring.
-    Hear(usize),
+    /// A fan-out takes this many slots of the ring.
+    Hear {
+        thread: usize,
+        count: usize,
+    },
     /// Everything is taken and read, and then compared.
     Drain,
 }
@@ -73,8 +90,21 @@ struct Shape {
 #[derive(Clone, Copy, Debug)]
 enum RingItem {
     Entry(Entry),
-    /// So many wishes have been taken.
-    Wished(u64),
+    /// So many wishes of this fan-out have been taken.
+    Wished(usize, u64),
+}
+
+/// The threads and bounds of a run.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    /// The number of fan-outs.
+    threads: usize,
+    /// The first stage's limit of queued events.
+    events_max: u32,
+}
+
+fn setup() -> impl Strategy<Value = Setup> {
+    (1..=2_usize, 1..3_u32).prop_map(|(threads, events_max)| Setup { threads, events_max })
 }
 
 fn content() -> impl Strategy<Value = Content> {
@@ -92,19 +122,20 @@ fn op() -> impl Strategy<Value = Op> {
     let pattern = proptest::sample::select(vec!["*", "A*", "AA*", "B*", "A", "C", "CAA"]);
     prop_oneof![
         3 => (1..=INSTRUMENTS, 0..SYMBOLS.len()).prop_map(|(id, symbol)| Op::Define { id, symbol }),
-        1 => (0..2_usize).prop_map(Op::Enter),
-        1 => (0..6_usize).prop_map(Op::Leave),
-        6 => (0..4_usize, pattern, shape())
+        1 => (0..4_usize).prop_map(Op::Enter),
+        1 => (0..9_usize).prop_map(Op::Leave),
+        6 => (0..NAMED_READERS, pattern, shape())
             .prop_map(|(connection, pattern, shape)| Op::Subscribe { connection, pattern, shape }),
-        3 => (0..4_usize, 0..4_usize)
+        3 => (0..NAMED_READERS, 0..4_usize)
             .prop_map(|(connection, nth)| Op::Unsubscribe { connection, nth }),
         8 => (1..=INSTRUMENTS, content(), 1..9_u64)
             .prop_map(|(id, content, size)| Op::Change { id, content, size }),
-        4 => (0..4_usize, 0..4_usize).prop_map(|(connection, room)| Op::Poll { connection, room }),
-        6 => (0..6_usize).prop_map(Op::Advance),
-        4 => (0..6_usize).prop_map(Op::Wish),
+        4 => (0..NAMED_READERS, 0..4_usize)
+            .prop_map(|(connection, room)| Op::Poll { connection, room }),
+        6 => (0..2_usize, 0..6_usize).prop_map(|(thread, steps)| Op::Advance { thread, steps }),
+        4 => (0..2_usize, 0..6_usize).prop_map(|(thread, count)| Op::Wish { thread, count }),
         4 => (0..6_usize).prop_map(Op::Flush),
-        6 => (0..8_usize).prop_map(Op::Hear),
+        6 => (0..2_usize, 0..8_usize).prop_map(|(thread, count)| Op::Hear { thread, count }),
         1 => Just(Op::Drain),
     ]
 }
@@ -120,67 +151,79 @@ struct Held {
 
 #[derive(Clone, Debug)]
 struct Reader {
+    thread: usize,
     id: SubscriberId,
     session: usize,
     held: Vec<Held>,
 }
 
-struct World {
-    conflator: Conflator,
+/// A fan-out, with its ways from and to the first stage.
+struct Thread {
+    fanout: Fanout,
+    accounts: [AccountId; 2],
     /// Wishes on their way to the first stage.
     wishes: VecDeque<Interest>,
     /// Wishes that it has taken.
     wished: u64,
-    /// Its entries and answers on their way to the fan-out.
+    /// Its entries and answers that the fan-out has not heard yet.
     ring: VecDeque<RingItem>,
-    fanout: Fanout,
+}
+
+impl Thread {
+    fn new() -> Thread {
+        let mut fanout = Fanout::new(InstrumentId(INSTRUMENTS), SUBSCRIPTIONS_MAX as u32)
+            .with_slots_max(SLOTS_MAX)
+            .with_answers();
+        let accounts = [(); 2].map(|()| fanout.add_account(Some(SESSION_SLOTS_MAX)));
+        Thread { fanout, accounts, wishes: VecDeque::new(), wished: 0, ring: VecDeque::new() }
+    }
+}
+
+struct World {
+    conflator: Conflator,
+    threads: Vec<Thread>,
     books: Books,
-    accounts: [AccountId; 2],
     readers: Vec<Reader>,
     symbols: BTreeMap<InstrumentId, &'static str>,
     now: Nanos,
 }
 
 impl World {
-    fn new() -> World {
-        let mut fanout = Fanout::new(InstrumentId(INSTRUMENTS), SUBSCRIPTIONS_MAX as u32)
-            .with_slots_max(SLOTS_MAX)
-            .with_answers();
-        let accounts = [(); 2].map(|()| fanout.add_account(Some(SESSION_SLOTS_MAX)));
-        let instrument_id_max = InstrumentId(INSTRUMENTS);
-        let config = ConflatorConfig { instrument_id_max, ..ConflatorConfig::default() };
+    fn new(setup: Setup) -> World {
+        let (instrument_id_max, events_max) = (InstrumentId(INSTRUMENTS), setup.events_max);
+        let config = ConflatorConfig { instrument_id_max, events_max, ..Default::default() };
         let mut world = World {
             conflator: Conflator::new(&config),
-            wishes: VecDeque::new(),
-            wished: 0,
-            ring: VecDeque::new(),
-            fanout,
+            threads: (0..setup.threads).map(|_| Thread::new()).collect(),
             books: Books::default(),
-            accounts,
             readers: Vec::new(),
             symbols: BTreeMap::new(),
             now: Nanos(0),
         };
-        [0, 1].into_iter().for_each(|session| world.enter(session));
+        (0..2 * setup.threads).for_each(|place| world.enter(place));
         world
     }
 
-    fn enter(&mut self, session: usize) {
-        if self.readers.len() < 4 {
-            let id = self.fanout.add_subscriber_of(self.accounts[session]);
-            assert!(self.readers.iter().all(|reader| reader.id != id), "numbers are unique");
-            self.readers.push(Reader { id, session, held: Vec::new() });
+    /// Connects to a fan-out in a session: so many places there are.
+    fn enter(&mut self, place: usize) {
+        let (thread, session) = (place / 2 % self.threads.len(), place % 2);
+        if self.readers.iter().filter(|reader| reader.thread == thread).count() < READERS_MAX {
+            let Thread { fanout, accounts, .. } = &mut self.threads[thread];
+            let id = fanout.add_subscriber_of(accounts[session]);
+            let is_other = |reader: &Reader| (reader.thread, reader.id) != (thread, id);
+            assert!(self.readers.iter().all(is_other), "numbers are unique");
+            self.readers.push(Reader { thread, id, session, held: Vec::new() });
         }
     }
 
     fn step(&mut self, op: &Op) {
         match *op {
             Op::Define { id, symbol } => self.define(InstrumentId(id), SYMBOLS[symbol]),
-            Op::Enter(session) => self.enter(session),
+            Op::Enter(place) => self.enter(place),
             Op::Leave(connection) => {
                 if connection < self.readers.len() {
                     let reader = self.readers.swap_remove(connection);
-                    self.fanout.remove_subscriber(reader.id);
+                    self.threads[reader.thread].fanout.remove_subscriber(reader.id);
                 }
             }
             Op::Subscribe { connection, pattern, shape } => {
@@ -189,34 +232,50 @@ impl World {
             Op::Unsubscribe { connection, nth } => self.unsubscribe(connection, nth),
             Op::Change { id, content, size } => self.change(InstrumentId(id), content, size),
             Op::Poll { connection, room } => self.poll(connection, room),
-            Op::Advance(steps) => self.advance(steps),
-            Op::Wish(count) => self.take_wishes(count),
+            Op::Advance { thread, steps } => self.advance(thread, steps),
+            Op::Wish { thread, count } => self.take_wishes(thread, count),
             Op::Flush(count) => self.flush(count),
-            Op::Hear(count) => self.hear(count),
+            Op::Hear { thread, count } => self.hear(thread, count),
             Op::Drain => self.drain(),
         }
         self.take_ended();
-        self.wishes.extend(self.fanout.take_interest());
+        self.collect_wishes();
         self.check();
     }
 
-    fn advance(&mut self, steps: usize) {
+    fn collect_wishes(&mut self) {
+        for Thread { fanout, wishes, .. } in &mut self.threads {
+            wishes.extend(fanout.take_interest());
+        }
+    }
+
+    fn advance(&mut self, thread: usize, steps: usize) {
+        let count = self.threads.len();
+        let fanout = &mut self.threads[thread % count].fanout;
         // The rests of the last steps are over.
-        let next = self.fanout.next_steps(self.now).unwrap_or(self.now);
+        let next = fanout.next_steps(self.now).unwrap_or(self.now);
         self.now = self.now.max(next);
-        let done = self.fanout.advance(self.now, steps);
-        let next = self.fanout.next_steps(self.now);
+        let done = fanout.advance(self.now, steps);
+        let next = fanout.next_steps(self.now);
         assert!(done == steps || done < steps && next.is_none_or(|next| next > self.now));
     }
 
-    /// Has the first stage take wishes, and tell how many.
-    fn take_wishes(&mut self, count: usize) {
-        let count = count.min(self.wishes.len());
-        for interest in self.wishes.drain(..count) {
+    /// Has the first stage take wishes of a fan-out, and tell how many.
+    fn take_wishes(&mut self, thread: usize, count: usize) {
+        let thread = thread % self.threads.len();
+        for _ in 0..count {
+            let Thread { wishes, wished, .. } = &mut self.threads[thread];
+            let Some(interest) = wishes.pop_front() else { break };
+            *wished += 1;
+            let told = RingItem::Wished(thread, *wished);
             self.conflator.interest(self.now, &interest, &self.books);
-            self.wished += 1;
-            self.ring.push_back(RingItem::Wished(self.wished));
+            self.tell(told);
         }
+    }
+
+    /// Puts a slot into the ring, which each fan-out hears.
+    fn tell(&mut self, told: RingItem) {
+        self.threads.iter_mut().for_each(|thread| thread.ring.push_back(told));
     }
 
     fn flush(&mut self, count: usize) {
@@ -224,22 +283,27 @@ impl World {
         self.conflator.tick(self.now);
         for _ in 0..count {
             let Some(entry) = self.conflator.pop(self.now) else { break };
-            self.ring.push_back(RingItem::Entry(entry));
+            self.tell(RingItem::Entry(entry));
         }
     }
 
-    fn hear(&mut self, count: usize) {
-        let count = count.min(self.ring.len());
-        for told in self.ring.drain(..count) {
+    fn hear(&mut self, thread: usize, count: usize) {
+        let thread = thread % self.threads.len();
+        let Thread { fanout, ring, .. } = &mut self.threads[thread];
+        let count = count.min(ring.len());
+        for told in ring.drain(..count) {
             match told {
-                RingItem::Entry(entry) => self.fanout.apply(self.now, &entry),
-                RingItem::Wished(count) => self.fanout.note_answered(count),
+                RingItem::Entry(entry) => fanout.apply(self.now, &entry),
+                RingItem::Wished(of, count) if of == thread => fanout.note_answered(count),
+                RingItem::Wished(..) => {}
             }
         }
     }
 
     fn define(&mut self, id: InstrumentId, symbol: &'static str) {
-        self.fanout.define(&definition(id, symbol));
+        for thread in &mut self.threads {
+            thread.fanout.define(&definition(id, symbol));
+        }
         if self.symbols.get(&id) == Some(&symbol) {
             return;
         }
@@ -250,6 +314,12 @@ impl World {
             .filter(|(other, had)| **other == id || **had == symbol)
             .map(|(other, _)| *other)
             .collect();
+        if self.threads.len() > 1 && !gone.is_empty() {
+            // While one fan-out's interest in a number goes on, the first stage keeps the states of
+            // the instrument that had it: here they are to be the books' alone.
+            self.collect_wishes();
+            (0..self.threads.len()).for_each(|thread| self.take_wishes(thread, usize::MAX));
+        }
         for other in gone {
             self.symbols.remove(&other);
             self.books.best.remove(&other);
@@ -273,23 +343,24 @@ impl World {
         }
     }
 
-    /// The slots of a session's subscriptions, or of all, if all instruments are included.
-    fn slots(&self, session: Option<usize>) -> u64 {
-        let readers =
-            self.readers.iter().filter(|one| session.is_none_or(|session| one.session == session));
+    /// The slots at a fan-out of a session's subscriptions, or of all, if all instruments are
+    /// included.
+    fn slots(&self, thread: usize, session: Option<usize>) -> u64 {
+        let readers = self.readers.iter().filter(|one| one.thread == thread);
+        let readers = readers.filter(|one| session.is_none_or(|session| one.session == session));
         readers.flat_map(|reader| &reader.held).map(|held| self.slots_of(&held.pattern)).sum()
     }
 
     fn subscribe(&mut self, connection: usize, pattern: &str, shape: Shape) {
         let Some(reader) = self.readers.get(connection) else { return };
-        let (id, session) = (reader.id, reader.session);
-        let is_settled = !self.fanout.has_steps();
+        let (thread, id, session) = (reader.thread, reader.id, reader.session);
+        let is_settled = !self.threads[thread].fanout.has_steps();
         let pattern = Pattern::parse(pattern.as_bytes()).unwrap();
         let Shape { content, policy, queue_len_max } = shape;
         let terms = Subscription { policy, queue_len_max, ..Subscription::new(pattern, content) };
         let need = self.slots_of(&pattern);
-        let sums = [self.slots(Some(session)) + need, self.slots(None) + need];
-        let given = self.fanout.subscribe(self.now, id, &terms);
+        let sums = [Some(session), None].map(|session| self.slots(thread, session) + need);
+        let given = self.threads[thread].fanout.subscribe(self.now, id, &terms);
         if is_settled {
             let want = match () {
                 () if self.readers[connection].held.len() == SUBSCRIPTIONS_MAX => {
@@ -319,15 +390,20 @@ impl World {
         let Some(reader) = self.readers.get_mut(connection) else { return };
         if nth < reader.held.len() {
             let held = reader.held.remove(nth);
-            self.fanout.unsubscribe(reader.id, held.id).unwrap();
+            self.threads[reader.thread].fanout.unsubscribe(reader.id, held.id).unwrap();
         }
     }
 
     fn take_ended(&mut self) {
-        let ended: Vec<_> = self.fanout.take_ended().collect();
-        for one in ended {
+        let mut ended = Vec::new();
+        for (thread, of) in self.threads.iter_mut().enumerate() {
+            ended.extend(of.fanout.take_ended().map(|one| (thread, one)));
+        }
+        for (thread, one) in ended {
             check_numbers(&one.error);
-            let reader = self.readers.iter_mut().find(|reader| reader.id == one.subscriber);
+            let is_its =
+                |reader: &&mut Reader| (reader.thread, reader.id) == (thread, one.subscriber);
+            let reader = self.readers.iter_mut().find(is_its);
             let held = &mut reader.expect("a subscriber that has gone is told nothing").held;
             let place = held.iter().position(|held| held.id == one.subscription);
             held.remove(place.expect("it was there until now"));
@@ -348,7 +424,8 @@ impl World {
     fn poll(&mut self, connection: usize, room: usize) {
         let Some(reader) = self.readers.get_mut(connection) else { return };
         let poll = Poll { subscriber: reader.id, now: self.now, room };
-        let polled = self.fanout.poll(poll, &self.books, &mut |message, _| {
+        let fanout = &mut self.threads[reader.thread].fanout;
+        let polled = fanout.poll(poll, &self.books, &mut |message, _| {
             let held = reader.held.iter_mut().find(|held| held.id == message.subscription);
             let held = held.expect("nothing of a subscription that has ended");
             let id = message.entry.instrument_id;
@@ -363,32 +440,41 @@ impl World {
     /// The claims of slots: above the sums of what is held only while something is released, and
     /// never above the limits.
     fn check(&self) {
-        for session in [0, 1] {
-            let account = self.fanout.account(self.accounts[session]).unwrap();
+        (0..self.threads.len()).for_each(|thread| self.check_thread(thread));
+    }
+
+    fn check_thread(&self, thread: usize) {
+        let Thread { fanout, accounts, .. } = &self.threads[thread];
+        for account in accounts {
+            let account = fanout.account(*account).unwrap();
             assert!(account.slots <= SESSION_SLOTS_MAX + 4 * INSTRUMENTS as u64, "{account:?}");
         }
-        if self.fanout.has_steps() {
+        if fanout.has_steps() {
             return;
         }
         for session in [0, 1] {
-            let account = self.fanout.account(self.accounts[session]).unwrap();
-            assert_eq!(account.slots, self.slots(Some(session)));
+            let account = fanout.account(accounts[session]).unwrap();
+            assert_eq!(account.slots, self.slots(thread, Some(session)));
             assert!(account.slots <= SESSION_SLOTS_MAX && account.backlog == 0, "{account:?}");
         }
-        assert_eq!(self.fanout.slot_count(), self.slots(None));
-        assert!(self.fanout.slot_count() <= SLOTS_MAX);
+        assert_eq!(fanout.slot_count(), self.slots(thread, None));
+        assert!(fanout.slot_count() <= SLOTS_MAX);
     }
 
     /// Takes all steps, wishes and entries, and has everyone read. Changes nothing.
     fn drain(&mut self) {
-        while self.fanout.has_steps() {
-            self.step(&Op::Advance(usize::MAX));
+        for thread in 0..self.threads.len() {
+            while self.threads[thread].fanout.has_steps() {
+                self.step(&Op::Advance { thread, steps: usize::MAX });
+            }
         }
         self.now.0 += DRAIN_SPAN;
-        self.take_wishes(usize::MAX);
+        (0..self.threads.len()).for_each(|thread| self.take_wishes(thread, usize::MAX));
         self.flush(usize::MAX);
-        self.hear(usize::MAX);
-        assert_eq!(self.fanout.unanswered_count(), 0);
+        for thread in 0..self.threads.len() {
+            self.hear(thread, usize::MAX);
+            assert_eq!(self.threads[thread].fanout.unanswered_count(), 0);
+        }
         for connection in 0..self.readers.len() {
             self.poll(connection, 1_000);
         }
@@ -437,15 +523,15 @@ pub fn from_one_seed() {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     let rng = proptest::test_runner::TestRng::deterministic_rng(config.rng_algorithm);
     let mut runner = proptest::test_runner::TestRunner::new_with_rng(config, rng);
-    let followed = runner.run(&vec(op(), 200), |ops| {
-        follow(&ops);
+    let followed = runner.run(&(vec(op(), 200), setup()), |(ops, setup)| {
+        follow(&ops, setup);
         Ok(())
     });
     followed.unwrap();
 }
 
-fn follow(ops: &[Op]) {
-    let mut world = World::new();
+fn follow(ops: &[Op], setup: Setup) {
+    let mut world = World::new(setup);
     for op in ops {
         world.step(op);
     }
@@ -458,7 +544,8 @@ proptest! {
     #[test]
     fn subscriptions_have_the_slots_and_states_of_matching_instruments_at_any_pace(
         ops in vec(op(), 200),
+        setup in setup(),
     ) {
-        follow(&ops);
+        follow(&ops, setup);
     }
 }
