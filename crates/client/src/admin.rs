@@ -1,14 +1,17 @@
 //! The operator's client: reference data, transfers, phases, busts, kill switches, one request at a
 //! time.
 //!
-//! An [`Admin`] is a client with one operator session; it waits for each answer. A request that the
-//! node refuses is [`ClientError::Refused`], with the engine's reason. It retries in one case only:
-//! partitions import a definition a moment after the control log accepted it, so requests that a
-//! partition refused for an unknown definition are repeated for a while. The gateway knows the
-//! control log, so its refusals are final.
+//! An [`Admin`] is a client with one operator session; it waits for each answer, or for those of
+//! several partitions together ([`Admin::request_each`]). A request that the node refuses is
+//! [`ClientError::Refused`], with the engine's reason. It retries in one case only: partitions
+//! import a definition a moment after the control log accepted it, so requests that a partition
+//! refused for an unknown definition are repeated for a while. The gateway knows the control log,
+//! so its refusals are final.
 //!
 //! A request that is refused changed nothing. After any other error, of time or of the connection,
 //! the request may be in the log and be carried out.
+
+mod several;
 
 use std::time::Duration;
 
@@ -25,10 +28,13 @@ use weir_wire::reference::{
 };
 
 use crate::client::{Client, Incoming};
+use crate::clock::unix_time;
 use crate::connection::{Limits, Target};
 use crate::error::ClientError;
 use crate::key::Key;
-use crate::session::{SessionConfig, SessionEvent, Submit, Times};
+use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
+
+pub use several::PartitionOutcome;
 
 /// The control partition: firms, accounts, sessions and instruments.
 pub const CONTROL: PartitionId = PartitionId(0);
@@ -43,6 +49,7 @@ pub struct Admin {
     client: Client,
     session_id: SessionId,
     timeout: Duration,
+    clock_ahead_ns: i64,
 }
 
 /// The instruments of a partition whose changes of phase are filed together.
@@ -86,6 +93,17 @@ pub struct PhasesChanged {
     pub position: Position,
 }
 
+impl From<&RequestDone> for PhasesChanged {
+    fn from(done: &RequestDone) -> PhasesChanged {
+        PhasesChanged {
+            changed: done.changed_count.into(),
+            skipped: done.skipped_count.into(),
+            ended: done.affected_count,
+            position: done.position,
+        }
+    }
+}
+
 enum Answer {
     Done(RequestDone),
     /// By an engine, which may not have a definition yet.
@@ -108,8 +126,22 @@ impl Admin {
         timeout: Duration,
     ) -> Result<Admin, ClientError> {
         let mut client = Client::connect(target, Limits::default())?;
-        client.log_on(SessionConfig::new(session_id, key), timeout)?;
-        Ok(Admin { client, session_id, timeout })
+        client.start_logon(Session::new(SessionConfig::new(session_id, key)));
+        let mut clock_ahead_ns = 0;
+        client.wait_until_open(timeout, &mut |incoming, _| {
+            if let Incoming::Session(_, SessionEvent::Opened { ack, .. }) = incoming {
+                let [node, own] = [ack.server_time, unix_time()].map(|time| time.0.cast_signed());
+                clock_ahead_ns = node.saturating_sub(own);
+            }
+        })?;
+        Ok(Admin { client, session_id, timeout, clock_ahead_ns })
+    }
+
+    /// The nanoseconds by which the node's wall clock was ahead of this machine's at the logon, the
+    /// way of its answer included; negative if it was behind.
+    #[must_use]
+    pub fn clock_ahead_ns(&self) -> i64 {
+        self.clock_ahead_ns
     }
 
     /// The partitions other than the control log, ascending.
@@ -118,7 +150,7 @@ impl Admin {
         let session = self.client.session(self.session_id);
         session
             .into_iter()
-            .flat_map(crate::session::Session::partitions)
+            .flat_map(Session::partitions)
             .filter(|partition_id| *partition_id != CONTROL)
             .collect()
     }
@@ -267,12 +299,7 @@ impl Admin {
     /// change may have been made.
     pub fn change_phases(&mut self, change: ChangePhases) -> Result<PhasesChanged, ClientError> {
         let done = self.ask(change.partition_id, Request::ChangePhases(change))?;
-        Ok(PhasesChanged {
-            changed: done.changed_count.into(),
-            skipped: done.skipped_count.into(),
-            ended: done.affected_count,
-            position: done.position,
-        })
+        Ok(PhasesChanged::from(&done))
     }
 
     /// Schedules a change of phase at log time `at`; replaces one scheduled for the same time.
@@ -311,9 +338,11 @@ impl Admin {
     }
 
     /// Files at most [`SCHEDULE_LIST_MAX`] changes of the phase of a group, of all instruments of a
-    /// partition or of one instrument, all or none; they take the place of all that are filed if
-    /// `replaces` says so. No two may have one time. Returns the number of changes added, or else
-    /// cleared.
+    /// partition or of one instrument, all or none. They take the place of those that are filed
+    /// for later than `replaces_behind`, if that is given, and than log time: a caller that leaves
+    /// changes out because they are past names its own time. Nodes with rules of before version 8
+    /// clear all behind log time. No two may have one time. Returns the number of changes added,
+    /// or else cleared.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`]. Nothing is filed or cleared behind
@@ -323,9 +352,12 @@ impl Admin {
         &mut self,
         owner: ScheduleOwner,
         changes: &[(Nanos, Phase)],
-        replaces: bool,
+        replaces_behind: Option<Nanos>,
     ) -> Result<u64, ClientError> {
-        let step = if replaces { ScheduleStep::Replace } else { ScheduleStep::Append };
+        let (step, at) = match replaces_behind {
+            Some(behind) => (ScheduleStep::Replace, behind),
+            None => (ScheduleStep::Append, Nanos(0)),
+        };
         let count = u32::try_from(changes.len()).unwrap_or(u32::MAX);
         if changes.len() > SCHEDULE_LIST_MAX {
             let (request, reason) = ("SchedulePhases", Reason::LimitReached);
@@ -337,7 +369,7 @@ impl Admin {
             let (at, phase, step) = (*at, *phase, ScheduleStep::Add);
             self.schedule(SchedulePhases { at, phase, step, ..owner.schedule() })?;
         }
-        self.schedule(SchedulePhases { step, count, ..owner.schedule() })
+        self.schedule(SchedulePhases { at, step, count, ..owner.schedule() })
     }
 
     /// Files a change of phase at log time `at`; replaces one of the same owner and time. That of
@@ -484,7 +516,8 @@ impl Admin {
             }
             self.client.poll(left, |incoming, _| {
                 if let Incoming::Session(_, event) = incoming {
-                    answer = answer.take().or_else(|| answer_in(&event, request_no));
+                    let its = answer_of(&event).filter(|(number, _)| *number == request_no);
+                    answer = answer.take().or(its.map(|(_, answer)| answer));
                 }
             })?;
         }
@@ -522,20 +555,19 @@ fn is_import_pending(reason: Reason) -> bool {
     )
 }
 
-fn answer_in(event: &SessionEvent, wanted: RequestNo) -> Option<Answer> {
-    let is_ours = |answered: &Option<crate::session::UnansweredRequest>| {
-        answered.as_ref().is_some_and(|answered| answered.request_no == wanted)
+/// Returns the answer in an event, with the number of its request.
+fn answer_of(event: &SessionEvent) -> Option<(RequestNo, Answer)> {
+    let (answered, answer) = match event {
+        SessionEvent::Done { done, answered } => (answered, Answer::Done(*done)),
+        SessionEvent::Rejected { rejected, answered } => {
+            (answered, Answer::Rejected(rejected.reason))
+        }
+        SessionEvent::Refused { reject, answered } => {
+            (answered, Answer::Refused(reject.reason, reject.field.to_string()))
+        }
+        _ => return None,
     };
-    match event {
-        SessionEvent::Done { done, answered } if is_ours(answered) => Some(Answer::Done(*done)),
-        SessionEvent::Rejected { rejected, answered } if is_ours(answered) => {
-            Some(Answer::Rejected(rejected.reason))
-        }
-        SessionEvent::Refused { reject, answered } if is_ours(answered) => {
-            Some(Answer::Refused(reject.reason, reject.field.to_string()))
-        }
-        _ => None,
-    }
+    Some((answered.as_ref()?.request_no, answer))
 }
 
 /// Returns the switch for `on`.

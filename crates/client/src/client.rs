@@ -240,6 +240,13 @@ impl Client {
         }
     }
 
+    /// Numbers a session's next request to a partition as [`Session::number_above_all`] does.
+    pub(crate) fn number_above_all(&mut self, session_id: SessionId, partition_id: PartitionId) {
+        if let Some(place) = self.places.get(&session_id) {
+            self.sessions[*place].number_above_all(partition_id);
+        }
+    }
+
     /// As [`Client::submit`], by the session's index in [`Client::sessions`]: for callers that
     /// submit often.
     ///
@@ -474,7 +481,7 @@ fn logged_out(event: &SessionEvent) -> Option<Reason> {
 }
 
 /// Returns the session of a refused request that the node could not read: it knows no message of
-/// this kind. `None` if more than one request may be the one.
+/// this kind. `None` if a request of another session or of another kind may be the one.
 fn refused_unnamed(sessions: &[Session], message: &NodeMessage<'_>) -> Option<usize> {
     let NodeMessage::Reject(reject) = message else { return None };
     let all = sessions.iter().enumerate();

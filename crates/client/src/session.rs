@@ -415,6 +415,14 @@ impl Session {
         self.phase = Phase::Closed;
     }
 
+    /// Numbers the next request to a partition above those to all others, so that a number names
+    /// one of the unanswered requests: the refusal of a gateway does not name the partition.
+    pub(crate) fn number_above_all(&mut self, partition_id: PartitionId) {
+        let highest = self.partitions.iter().map(|progress| progress.next_request_no).max();
+        let progress = self.progress(partition_id);
+        progress.next_request_no = progress.next_request_no.max(highest.unwrap_or(RequestNo(1)));
+    }
+
     /// Numbers a request, keeps it until it is answered and appends its frame.
     #[inline]
     pub fn submit(

@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const KEY: ApiKey = ApiKey([7; 32]);
 const ME: SessionId = SessionId(5);
 const P1: PartitionId = PartitionId(1);
+const P2: PartitionId = PartitionId(2);
 
 /// The node's end of a connection.
 struct Peer {
@@ -68,6 +69,14 @@ impl Peer {
         }
     }
 
+    /// Hears a halt of each partition; returns their numbers.
+    fn hear_halts(&mut self) -> [RequestNo; 2] {
+        [P1, P2].map(|partition_id| match self.hear_request() {
+            Request::ChangePhases(halt) if halt.partition_id == partition_id => halt.request_no,
+            other => panic!("a halt of partition {partition_id} is due, not {other:?}"),
+        })
+    }
+
     fn say(&mut self, message: &impl Message) {
         let mut bytes = Vec::new();
         put_frame(message, &mut bytes);
@@ -86,7 +95,7 @@ impl Peer {
             in_flight_max: 0,
             role: Role::Operator,
         };
-        let states = [CONTROL, P1].map(|partition_id| PartitionState {
+        let states = [CONTROL, P1, P2].map(|partition_id| PartitionState {
             last_request_no: RequestNo(0),
             next_event_no: EventNo(1),
             oldest_event_no: EventNo(1),
@@ -200,7 +209,7 @@ fn an_operator_waits_for_outcomes_and_for_a_partition_to_learn() {
         peer.say(&rejected(3, 3, Reason::InsufficientCash));
         peer.close();
     });
-    assert_eq!(admin.partitions(), [P1]);
+    assert_eq!(admin.partitions(), [P1, P2]);
     let firm = DefineFirm {
         request_no: RequestNo(0),
         name: Symbol::new("FIRM").unwrap(),
@@ -243,22 +252,137 @@ fn a_change_of_many_instruments_is_waited_for_beyond_the_time_of_an_answer() {
     node.join().unwrap();
 }
 
-#[test]
-fn requests_that_are_done_in_parts_are_those_without_a_bound_of_their_work() {
-    let kill = |cancel_orders| KillSwitch {
+/// Returns a kill switch for a firm.
+fn kill(partition_id: PartitionId, cancel_orders: Switch) -> KillSwitch {
+    KillSwitch {
         request_no: RequestNo(0),
         session_id: SessionId(0),
         id: 1,
-        partition_id: P1,
+        partition_id,
         scope: weir_types::KillScope::Firm,
         switch: Switch::On,
         cancel_orders,
+    }
+}
+
+/// Returns a halt of all instruments of both partitions.
+fn halts() -> [(PartitionId, Request); 2] {
+    [P1, P2].map(|partition_id| {
+        (partition_id, Request::ChangePhases(ChangePhases { partition_id, ..halt() }))
+    })
+}
+
+/// The second partition traded on for as long as the first one was stalled, without a word.
+#[test]
+fn a_partition_that_stalls_holds_no_other_up_and_is_told_once() {
+    let (told, hear_told) = std::sync::mpsc::channel();
+    let (mut admin, node) = operator(move |peer| {
+        // Both are sent before either is answered.
+        let [first, second] = peer.hear_halts();
+        peer.say(&done(1, second.0, P2));
+        let mut late = Vec::new();
+        while late.last() != Some(&P1) {
+            late.push(hear_told.recv_timeout(PATIENCE).expect("it is told"));
+        }
+        assert!(late.len() <= 2, "{late:?}: the other one once at most");
+        peer.say(&RequestDone { changed_count: 3, ..done(1, first.0, P1) });
+        peer.close();
+        assert_eq!(hear_told.try_iter().filter(|late| *late == P1).count(), 0, "once");
+    });
+    admin.timeout = Duration::from_millis(1);
+    let (outcomes, error) = admin.request_each(&halts(), |late| drop(told.send(late)));
+    assert!(error.is_none(), "{error:?}");
+    let [PartitionOutcome::Done(first), PartitionOutcome::Done(second)] = &outcomes[..] else {
+        panic!("{outcomes:?}")
     };
+    assert_eq!((first.changed_count, second.changed_count), (3, 0));
+    admin.timeout = PATIENCE;
+    admin.close().unwrap();
+    node.join().unwrap();
+}
+
+#[test]
+fn a_gateways_refusal_is_of_the_partition_of_its_number() {
+    let (mut admin, node) = operator(|peer| {
+        let [first, second] = peer.hear_halts();
+        assert_ne!(first, second);
+        peer.say(&Reject {
+            request_no: second,
+            field: Label::new(""),
+            session_id: ME,
+            ref_template_id: ChangePhases::TEMPLATE_ID,
+            reason: Reason::WrongPartition,
+        });
+        peer.say(&done(1, first.0, P1));
+        peer.close();
+    });
+    let (outcomes, error) = admin.request_each(&halts(), |_| {});
+    assert!(error.is_none(), "{error:?}");
+    let [PartitionOutcome::Done(_), PartitionOutcome::Failed(refused)] = &outcomes[..] else {
+        panic!("{outcomes:?}")
+    };
+    let ClientError::Refused { reason, .. } = refused else { panic!("{refused}") };
+    assert_eq!(*reason, Reason::WrongPartition);
+    admin.close().unwrap();
+    node.join().unwrap();
+}
+
+#[test]
+fn several_partitions_learn_of_definitions_each_in_its_time() {
+    let (mut admin, node) = operator(|peer| {
+        let mut numbers = [(); 2].map(|()| peer.hear_request().request_no().0);
+        let unknown = Reason::UnknownFirm;
+        peer.say(&RequestRejected { partition_id: P2, ..rejected(1, numbers[1], unknown) });
+        peer.say(&done(1, numbers[0], P1));
+        numbers[1] = peer.hear_request().request_no().0;
+        peer.say(&RequestDone { affected_count: 4, ..done(2, numbers[1], P2) });
+        peer.close();
+    });
+    let kills = [P1, P2].map(|id| (id, Request::KillSwitch(kill(id, Switch::On))));
+    let (outcomes, error) = admin.request_each(&kills, |_| {});
+    assert!(error.is_none(), "{error:?}");
+    let [PartitionOutcome::Done(_), PartitionOutcome::Done(second)] = &outcomes[..] else {
+        panic!("{outcomes:?}")
+    };
+    assert_eq!(second.affected_count, 4);
+    admin.close().unwrap();
+    node.join().unwrap();
+}
+
+#[test]
+fn an_answer_that_does_not_come_is_told_as_not_known() {
+    let (mut admin, node) = operator(|peer| {
+        assert!(matches!(peer.hear_request(), Request::KillSwitch(_)));
+        let [first, _] = peer.hear_halts();
+        peer.say(&done(1, first.0, P1));
+    });
+    admin.timeout = Duration::from_millis(1);
+    // Its work has a bound.
+    let kills = [(P2, Request::KillSwitch(kill(P2, Switch::Off)))];
+    let (outcomes, error) = admin.request_each(&kills, |_| panic!("it is not waited for"));
+    assert!(error.is_none(), "{error:?}");
+    let [PartitionOutcome::Failed(ClientError::Timeout { .. })] = &outcomes[..] else {
+        panic!("{outcomes:?}")
+    };
+    admin.timeout = PATIENCE;
+    let (outcomes, error) = admin.request_each(&halts(), |_| {});
+    assert!(error.is_some());
+    let [PartitionOutcome::Done(_), PartitionOutcome::Lost] = &outcomes[..] else {
+        panic!("{outcomes:?}")
+    };
+    let (outcomes, error) = admin.request_each(&halts(), |_| {});
+    assert!(error.is_some());
+    assert!(!outcomes.iter().any(|of| matches!(of, PartitionOutcome::Done(_))), "{outcomes:?}");
+    node.join().unwrap();
+}
+
+#[test]
+fn requests_that_are_done_in_parts_are_those_without_a_bound_of_their_work() {
     for (request, want) in [
         (Request::ChangePhases(halt()), true),
         (crate::request::cancel_all(P1), true),
-        (Request::KillSwitch(kill(Switch::On)), true),
-        (Request::KillSwitch(kill(Switch::Off)), false),
+        (Request::KillSwitch(kill(P1, Switch::On)), true),
+        (Request::KillSwitch(kill(P1, Switch::Off)), false),
         (Request::Transfer(transfer()), false),
     ] {
         assert_eq!(is_done_in_parts(&request), want, "{request:?}");
