@@ -2,10 +2,11 @@
 //!
 //! A refusal is an error with the engine's reason and a failing exit status. Definitions are in
 //! `define`, the instruments that a command names in `many`, changes of their phases in `phases`,
-//! the question before dangerous commands in `consent`.
+//! calendars in `filing`, the question before dangerous commands in `consent`.
 
 mod consent;
 mod define;
+mod filing;
 mod many;
 mod phases;
 mod source;
@@ -24,9 +25,9 @@ use weir_types::{
 };
 use weir_wire::Request;
 use weir_wire::order_entry::MassCancel;
-use weir_wire::reference::{ChangePhases, KillSwitch, SCHEDULE_LIST_MAX, SetPhase, Transfer};
+use weir_wire::reference::{ChangePhases, KillSwitch, SetPhase, Transfer};
 
-use super::calendar::{Calendar, CalendarChange, database_release, parse_phase};
+use super::calendar::parse_phase;
 use super::choices::{by_name, name_of};
 use super::endpoint::Login;
 use super::units::decimal;
@@ -112,27 +113,30 @@ enum AdminCommand {
         call: bool,
     },
     /// Stop entry for somebody; cancels are served, and stops that are reached are cancelled.
-    Kill {
-        /// all, firm, account or session.
-        #[arg(value_parser = parse_scope)]
-        scope: KillScope,
-        /// The firm, account or session.
-        #[arg(default_value_t = 0)]
-        id: u32,
-        /// Only in this partition; else in all.
-        #[arg(long)]
-        partition: Option<u16>,
-        /// Allow entry again.
-        #[arg(long)]
-        off: bool,
-        /// Cancel their live orders too.
-        #[arg(long, conflicts_with = "off")]
-        cancel: bool,
-    },
+    Kill(KillArgs),
     /// Reset an outside source.
     Source(source::SourceArgs),
     /// Cancel all live orders of a firm or an account, or of an instrument over all firms.
     Cancel(CancelArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct KillArgs {
+    /// all, firm, account or session.
+    #[arg(value_parser = parse_scope)]
+    scope: KillScope,
+    /// The firm, account or session.
+    #[arg(default_value_t = 0)]
+    id: u32,
+    /// Only in this partition; else in all.
+    #[arg(long)]
+    partition: Option<u16>,
+    /// Allow entry again.
+    #[arg(long)]
+    off: bool,
+    /// Cancel their live orders too.
+    #[arg(long, conflicts_with = "off")]
+    cancel: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -297,7 +301,6 @@ fn done(text: String) -> Outcome {
 }
 
 fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
-    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     match &args.command {
         AdminCommand::Instrument(instrument) => define::instrument(admin, args, instrument),
         AdminCommand::Firm(firm) => define::firm(admin, firm),
@@ -312,7 +315,7 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
         }
         AdminCommand::Resume { instrument, call } => resume(admin, args, instrument, *call),
         AdminCommand::Schedule(of) => schedule(admin, args, of),
-        AdminCommand::Calendar(of) => file_calendar(admin, args, of),
+        AdminCommand::Calendar(of) => filing::file_calendar(admin, args, of),
         AdminCommand::Bust { match_id, partition } => {
             let partition = trading_partition(admin, *partition)?;
             admin.bust_trade(partition, MatchId(*match_id))?;
@@ -325,38 +328,45 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
         }
         AdminCommand::Source(of) => source::carry_out(args, of),
         AdminCommand::Cancel(of) => mass_cancel(admin, args, of),
-        AdminCommand::Kill { scope, id, partition, off, cancel } => {
-            if *scope != KillScope::All && *id == 0 {
-                bail!("whom? give the firm's, account's or session's identifier");
-            }
-            let partitions = match partition {
-                Some(partition) => vec![PartitionId(*partition)],
-                None => admin.partitions(),
-            };
-            let (id, scope, cancel_orders) = (*id, *scope, switch(*cancel));
-            let mut cancelled = 0;
-            for partition_id in partitions {
-                let switch = switch(!off);
-                cancelled += admin.kill_switch(KillSwitch {
-                    request_no,
-                    session_id,
-                    id,
-                    partition_id,
-                    scope,
-                    switch,
-                    cancel_orders,
-                })?;
-            }
-            let state = if *off { "allowed again" } else { "stopped" };
-            let text = format!("entry is {state}: {scope:?} {id}");
-            if *cancel {
-                let text = format!("{text}; {cancelled} orders are cancelled");
-                let json = serde_json::json!({ "done": text, "cancelled": cancelled });
-                return Ok(Outcome::of(text, json));
-            }
-            Ok(done(text))
-        }
+        AdminCommand::Kill(of) => kill(admin, of),
     }
+}
+
+fn kill(admin: &mut Admin, of: &KillArgs) -> anyhow::Result<Outcome> {
+    let KillArgs { scope, id, off, cancel, .. } = *of;
+    if scope != KillScope::All && id == 0 {
+        bail!("whom? give the firm's, account's or session's identifier");
+    }
+    let partitions = match of.partition {
+        Some(partition) => vec![PartitionId(partition)],
+        None => admin.partitions(),
+    };
+    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+    let (switch_to, cancel_orders) = (switch(!off), switch(cancel));
+    let told = many::ask_each(admin, &partitions, |partition_id| {
+        let switch = switch_to;
+        Request::KillSwitch(KillSwitch {
+            request_no,
+            session_id,
+            id,
+            partition_id,
+            scope,
+            switch,
+            cancel_orders,
+        })
+    })
+    .in_some()?;
+    let state = if off { "allowed again" } else { "stopped" };
+    let text = format!("entry is {state}{}: {scope:?} {id}", told.within());
+    let cancelled = told.affected_count();
+    let outcome = if cancel {
+        let text = format!("{text}; {cancelled} orders are cancelled");
+        let json = serde_json::json!({ "done": text, "cancelled": cancelled });
+        Outcome::of(text, json)
+    } else {
+        done(text)
+    };
+    Ok(Outcome { failure: told.failure(), ..outcome })
 }
 
 /// Returns the partition that was given, or the node's only one.
@@ -419,9 +429,8 @@ fn mass_cancel(admin: &mut Admin, args: &AdminArgs, of: &CancelArgs) -> anyhow::
         (None, Some(partition)) => vec![PartitionId(partition)],
         (None, None) => admin.partitions(),
     };
-    let mut cancelled = 0;
-    for partition_id in partitions {
-        let cancel = MassCancel {
+    let told = many::ask_each(admin, &partitions, |partition_id| {
+        Request::MassCancel(MassCancel {
             request_no: RequestNo::NONE,
             cl_ord_id: ClOrdId::NONE,
             sending_time: Nanos(0),
@@ -431,11 +440,13 @@ fn mass_cancel(admin: &mut Admin, args: &AdminArgs, of: &CancelArgs) -> anyhow::
             firm_id: FirmId(if of.scope == MassCancelScope::Firm { id } else { 0 }),
             partition_id,
             scope: of.scope,
-        };
-        cancelled += admin.request(partition_id, Request::MassCancel(cancel))?;
-    }
-    let text = format!("{cancelled} orders of {:?} {} are cancelled", of.scope, of.of);
-    Ok(Outcome::of(text, serde_json::json!({ "cancelled": cancelled })))
+        })
+    })
+    .in_some()?;
+    let (cancelled, within) = (told.affected_count(), told.within());
+    let text = format!("{cancelled} orders of {:?} {} are cancelled{within}", of.scope, of.of);
+    let json = serde_json::json!({ "cancelled": cancelled });
+    Ok(Outcome { failure: told.failure(), ..Outcome::of(text, json) })
 }
 
 fn set_phase(
@@ -540,19 +551,6 @@ struct ChangeRow {
     json: serde_json::Value,
 }
 
-impl From<&CalendarChange> for ChangeRow {
-    fn from(change: &CalendarChange) -> ChangeRow {
-        let json = serde_json::json!({
-            "at": utc(change.at),
-            "at_ns": change.at.0,
-            "local": change.local(),
-            "day": change.day.to_string(),
-            "phase": phase_name(change.phase),
-        });
-        ChangeRow { line: change.to_string(), json }
-    }
-}
-
 fn told(instruments: &[InstrumentStatus], changes: Vec<ChangeRow>, is_dry: bool) -> Outcome {
     let symbols: Vec<_> = instruments.iter().map(|i| i.symbol.as_str()).collect();
     let lines = changes.iter().map(|row| format!("  {}\n", row.line));
@@ -566,45 +564,6 @@ fn told(instruments: &[InstrumentStatus], changes: Vec<ChangeRow>, is_dry: bool)
     let rows: Vec<_> = changes.into_iter().map(|row| row.json).collect();
     let json = serde_json::json!({ "filed": !is_dry, "instruments": symbols, "changes": rows });
     Outcome::of(text.trim_end().to_owned(), json)
-}
-
-fn file_calendar(
-    admin: &mut Admin,
-    args: &AdminArgs,
-    of: &CalendarArgs,
-) -> anyhow::Result<Outcome> {
-    let (calendar, changes) = changes_of(of)?;
-    let named = many::named(args, &of.instruments, &admin.partitions())?;
-    if !of.dry_run {
-        let list: Vec<_> = changes.iter().map(|change| (change.at, change.phase)).collect();
-        named.file(admin, &list, of.replace)?;
-    }
-    let rows = changes.iter().map(ChangeRow::from).collect();
-    let mut outcome = told(&named.instruments, rows, of.dry_run);
-    if let Some(zone) = calendar.timezone() {
-        let release = database_release();
-        outcome.text = format!("{}\nby {zone}, time zone database {release}", outcome.text);
-        outcome.json["timezone"] = zone.into();
-        outcome.json["timezone_database"] = release.into();
-    }
-    Ok(outcome)
-}
-
-/// Returns a calendar and the changes of phase to file by it, in order of time.
-fn changes_of(of: &CalendarArgs) -> anyhow::Result<(Calendar, Vec<CalendarChange>)> {
-    let path = of.file.display();
-    let text = std::fs::read_to_string(&of.file).with_context(|| format!("calendar {path}"))?;
-    let calendar = Calendar::parse(&text).with_context(|| format!("calendar {path}"))?;
-    // The node takes only changes that are to come.
-    let changes = calendar.changes_to_come(of.from, of.days, unix_time());
-    let changes = changes.with_context(|| format!("calendar {path}"))?;
-    let count = changes.len();
-    anyhow::ensure!(
-        !of.replace || count <= SCHEDULE_LIST_MAX,
-        "--replace: {count} changes, and at most {SCHEDULE_LIST_MAX} replace others: give fewer \
-         --days"
-    );
-    Ok((calendar, changes))
 }
 
 /// Returns the time that an option gives.

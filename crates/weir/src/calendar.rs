@@ -392,6 +392,20 @@ impl Calendar {
         Ok(changes)
     }
 
+    /// Returns the changes behind `now` of the day that has begun by then and is not over, in order
+    /// of time; none if there is no such day.
+    ///
+    /// # Errors
+    /// As [`Calendar::changes`].
+    pub fn rest_of_open_day(&self, now: Nanos) -> anyhow::Result<Vec<CalendarChange>> {
+        let today = self.date_of(now);
+        // A day ends on the date behind its own at the latest.
+        let mut changes = self.changes(today.minus(1), 2)?;
+        let begun = changes.iter().rfind(|change| change.at <= now).map(|change| change.day);
+        changes.retain(|change| change.at > now && Some(change.day) == begun);
+        Ok(changes)
+    }
+
     fn phases_on(&self, date: Date) -> DayPhases<'_> {
         if let Some(index) = self.special.iter().position(|special| special.date == date) {
             return DayPhases { special: Some(index), steps: &self.special[index].phase };

@@ -5,13 +5,14 @@
 
 use std::io::{BufRead, IsTerminal};
 
-use anyhow::{bail, ensure};
-use weir_client::status::phase_name;
+use anyhow::{Context, bail, ensure};
+use weir_client::status::{InstrumentStatus, phase_name};
 use weir_runtime::civil::utc;
 use weir_types::{KillScope, MassCancelScope, MatchId, PartitionId, Phase};
 
 use super::{
-    AdminArgs, AdminCommand, CalendarArgs, CancelArgs, ScheduleArgs, define, many, name_of,
+    AdminArgs, AdminCommand, CalendarArgs, CancelArgs, KillArgs, ScheduleArgs, define, filing,
+    many, name_of,
 };
 use crate::plant::{self, Plant};
 use crate::trading::history;
@@ -49,12 +50,18 @@ fn effect(args: &AdminArgs) -> anyhow::Result<Option<String>> {
                 format!("this renames {from} to {to}, for participants and in market data")
             })
         }
-        AdminCommand::Kill { scope: KillScope::All, off: false, partition, cancel, .. } => {
+        AdminCommand::Kill(KillArgs {
+            scope: KillScope::All,
+            off: false,
+            partition,
+            cancel,
+            ..
+        }) => {
             let partition = within(*partition);
             let and = if *cancel { " and cancels all live orders" } else { "" };
             Some(format!("this stops the entry of orders for everybody{and}, {partition}"))
         }
-        AdminCommand::Kill { scope, id, cancel: true, partition, .. } => {
+        AdminCommand::Kill(KillArgs { scope, id, cancel: true, partition, .. }) => {
             let partition = within(*partition);
             Some(format!(
                 "this stops the entry of orders for {} {id} and cancels their live orders, \
@@ -84,20 +91,20 @@ fn effect(args: &AdminArgs) -> anyhow::Result<Option<String>> {
 }
 
 /// Returns the effect of a phase that ends trading in all instruments, or in those of a group. A
-/// halt does without the status page, which would name them.
+/// halt does without the status page, which would name them, whichever look at it fails.
 fn stopped(args: &AdminArgs, name: &str, phase: Phase) -> anyhow::Result<Option<String>> {
     let Some(group_id) = many::group_of(name)? else { return Ok(None) };
     if !matches!(phase, Phase::Halted | Phase::Closed) {
         return Ok(None);
     }
     let of = many::of_group(group_id);
-    if phase == Phase::Halted
-        && let Err(error) = args.login.endpoint.status()
-    {
-        return Ok(Some(format!("this makes all instruments{of} halted ({error:#})")));
-    }
-    let (count, symbols) = symbols_of(args, &[name.to_owned()])?;
-    let phase = phase_name(phase);
+    let rows = match many::members_if_any(args, group_id) {
+        Err(error) if phase == Phase::Halted => {
+            return Ok(Some(format!("this makes all instruments{of} halted ({error:#})")));
+        }
+        rows => rows?.with_context(|| many::no_instruments(group_id))?,
+    };
+    let (count, symbols, phase) = (rows.len(), in_a_row(&rows), phase_name(phase));
     Ok(Some(format!("this makes all {count} instruments{of} {phase}: {symbols}")))
 }
 
@@ -127,7 +134,7 @@ fn replaced(args: &AdminArgs, of: &CalendarArgs) -> anyhow::Result<Option<String
     if !of.replace || of.dry_run || plant::is(Plant::ReplaceUnasked) {
         return Ok(None);
     }
-    let (_, changes) = super::changes_of(of)?;
+    let changes = filing::plan_of(of)?.changes;
     let filed = match (changes.first(), changes.last()) {
         (Some(first), Some(last)) => {
             let (first, last) = (utc(first.at), utc(last.at));
@@ -167,8 +174,12 @@ fn forgotten(args: &AdminArgs, names: &[String]) -> anyhow::Result<String> {
 /// Returns the number of the named instruments, and their symbols.
 fn symbols_of(args: &AdminArgs, names: &[String]) -> anyhow::Result<(usize, String)> {
     let rows = many::named(args, names, &[])?.instruments;
+    Ok((rows.len(), in_a_row(&rows)))
+}
+
+fn in_a_row(rows: &[InstrumentStatus]) -> String {
     let symbols: Vec<_> = rows.iter().map(|row| row.symbol.as_str()).collect();
-    Ok((symbols.len(), symbols.join(", ")))
+    symbols.join(", ")
 }
 
 /// Returns a trade in words, or the reason for which its reports are not there. A bust does not
@@ -201,6 +212,8 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
 
     use clap::Parser as _;
+    use weir_client::clock::unix_time;
+    use weir_runtime::civil::Date;
 
     use super::*;
 
@@ -210,9 +223,9 @@ mod tests {
         args: AdminArgs,
     }
 
-    /// Serves the status page of a node with two instruments, the second in group 7, and five filed
-    /// changes.
-    fn serve_page() -> SocketAddr {
+    /// Returns the status page of a node with two instruments, the second in group 7, and five
+    /// filed changes.
+    fn page() -> serde_json::Value {
         let instrument = |id: u32| {
             let group = if id == 2 { 7 } else { 0 };
             serde_json::json!({
@@ -220,16 +233,24 @@ mod tests {
                 "group": group,
             })
         };
-        let page = serde_json::json!({
+        serde_json::json!({
             "instruments": [instrument(1), instrument(2)],
             "partitions": [{ "id": 0, "filed_changes": 9 }, { "id": 1, "filed_changes": 5 }],
-        });
+        })
+    }
+
+    fn serve_page() -> SocketAddr {
+        serve(&page(), usize::MAX)
+    }
+
+    /// Serves a status page so many times.
+    fn serve(page: &serde_json::Value, times: usize) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
+        let body = page.to_string();
         std::thread::spawn(move || {
-            let body = page.to_string();
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-            for stream in listener.incoming() {
+            for stream in listener.incoming().take(times) {
                 let mut stream = stream.unwrap();
                 let _asked = stream.read(&mut [0; 1_024]).unwrap();
                 stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
@@ -247,12 +268,18 @@ mod tests {
         effect(&line.args).unwrap()
     }
 
-    /// Returns the file of a calendar with two changes on each Monday.
+    /// Returns the file of a calendar with two changes on each Monday but one around today: no day
+    /// of it is open now.
     fn calendar() -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let calendar = "utc_offset = '+00:00'\ndays = ['mon']\n\
-                        phase = [{ at = '08:00', name = 'continuous' }, { at = '17:30', name = \
-                        'closed' }]\n";
+        let today = Date::at(unix_time(), "Z".parse().unwrap());
+        let [before, after] = [today.minus(1), today.plus(1)];
+        let calendar = format!(
+            "utc_offset = '+00:00'\ndays = ['mon']\n\
+             holidays = ['{before}', '{today}', '{after}']\n\
+             phase = [{{ at = '08:00', name = 'continuous' }}, {{ at = '17:30', name = 'closed' \
+             }}]\n"
+        );
         std::fs::write(file.path(), calendar).unwrap();
         file
     }
@@ -358,6 +385,13 @@ mod tests {
             let effect = effect_of(nobody, &["halt", name]).expect("it is asked about");
             assert!(effect.starts_with(want), "{effect}");
         }
+        // The page fails behind the first look, at which it has no instruments yet.
+        let empty = serve(&serde_json::json!({ "instruments": [] }), 1);
+        let effect = effect_of(empty, &["halt", "all"]).expect("it is asked about");
+        assert!(effect.starts_with("this makes all instruments halted ("), "{effect}");
+        // One look is enough.
+        let effect = effect_of(serve(&page(), 1), &["halt", "all"]).expect("it is asked about");
+        assert_eq!(effect, "this makes all 2 instruments halted: WEIR1, WEIR2");
     }
 
     #[test]

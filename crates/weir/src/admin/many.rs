@@ -5,10 +5,12 @@
 //! or of the connection, the request may be in the log.
 
 use anyhow::{Context, bail};
-use weir_client::admin::ScheduleOwner;
+use weir_client::admin::{PartitionOutcome, ScheduleOwner};
 use weir_client::status::{InstrumentStatus, StatusPage};
 use weir_client::{Admin, ClientError};
 use weir_types::{GroupId, InstrumentId, Nanos, PartitionId, Phase, Reason};
+use weir_wire::Request;
+use weir_wire::event::RequestDone;
 use weir_wire::reference::SCHEDULE_LIST_MAX;
 
 use super::{AdminArgs, define, with_name};
@@ -29,17 +31,31 @@ pub(super) fn of_group(group_id: GroupId) -> String {
     if group_id.is_none() { String::new() } else { format!(" of group {group_id}") }
 }
 
-/// Returns the instruments of a group, of none all, as the status page has them a moment later.
-pub(super) fn members(
+/// Returns the instruments of a group, of none all, as the status page has them a moment later;
+/// `None` if there are none.
+pub(super) fn members_if_any(
     args: &AdminArgs,
     group_id: GroupId,
-) -> anyhow::Result<Vec<InstrumentStatus>> {
+) -> anyhow::Result<Option<Vec<InstrumentStatus>>> {
     let is_member = |row: &&InstrumentStatus| group_id.is_none() || row.group == group_id.0;
     let (_, found) = args.login.endpoint.status_until(|page| {
         let rows: Vec<_> = page.instruments.iter().filter(is_member).cloned().collect();
         (!rows.is_empty()).then_some(rows)
     })?;
-    found.with_context(|| format!("the node has no instruments{}", of_group(group_id)))
+    Ok(found)
+}
+
+/// As [`members_if_any`]; none are an error.
+pub(super) fn members(
+    args: &AdminArgs,
+    group_id: GroupId,
+) -> anyhow::Result<Vec<InstrumentStatus>> {
+    members_if_any(args, group_id)?.with_context(|| no_instruments(group_id))
+}
+
+/// Returns the words for a group without instruments, which is most likely mistyped.
+pub(super) fn no_instruments(group_id: GroupId) -> String {
+    format!("the node has no instruments{}", of_group(group_id))
 }
 
 /// The instruments that a command names, and the owners of their filed changes: each instrument, or
@@ -93,7 +109,7 @@ impl NamedInstruments {
     }
 
     /// Files changes for each owner, in as many lists as they need: one takes the place of all that
-    /// is filed if `replaces` says so.
+    /// are filed behind the time of `replaces_behind`, if that is given.
     ///
     /// # Panics
     /// When more than [`SCHEDULE_LIST_MAX`] replace others: the second list would replace the
@@ -102,18 +118,22 @@ impl NamedInstruments {
         &self,
         admin: &mut Admin,
         changes: &[(Nanos, Phase)],
-        replaces: bool,
+        replaces_behind: Option<Nanos>,
     ) -> anyhow::Result<()> {
-        // Without a change there is one list too, which takes the place of others.
-        let count = changes.len().div_ceil(SCHEDULE_LIST_MAX).max(1);
-        assert!(count == 1 || !replaces, "{} changes replace others", changes.len());
+        let lists = lists_of(changes);
+        let count = lists.len();
+        assert!(
+            count == 1 || replaces_behind.is_none(),
+            "{} changes replace others",
+            changes.len()
+        );
         self.in_parts(count, |owner, part| {
-            let list = changes.chunks(SCHEDULE_LIST_MAX).nth(part).unwrap_or_default();
-            admin.schedule_phases(owner, list, replaces).map(drop)
+            admin.schedule_phases(owner, lists[part], replaces_behind).map(drop)
         })
     }
 
-    /// Asks for each of `count` parts of each owner, as [`NamedInstruments::for_each`].
+    /// Asks for each of `count` parts of each owner, as [`NamedInstruments::for_each`], until one
+    /// of the owner's is refused.
     fn in_parts(
         &self,
         count: usize,
@@ -121,12 +141,17 @@ impl NamedInstruments {
     ) -> anyhow::Result<()> {
         let mut outcomes = Outcomes::default();
         for (words, owner) in &self.owners {
+            let mut is_whole = true;
             for part in 0..count {
                 let words = match count {
                     1 => words.clone(),
                     _ => format!("{words} (part {} of {count})", part + 1),
                 };
-                outcomes.ask(&words, || ask(*owner, part));
+                if is_whole {
+                    is_whole = outcomes.ask(&words, || ask(*owner, part)).is_some();
+                } else {
+                    outcomes.not_asked.push(words);
+                }
             }
         }
         match outcomes.failure() {
@@ -135,6 +160,103 @@ impl NamedInstruments {
         }
     }
 }
+
+/// Returns the lists in which changes are filed: as few as may be, each but the last ending with a
+/// close where one is among so many changes. So a list that is refused leaves no day without its
+/// end. Without a change there is one list too, which takes the place of others.
+fn lists_of(changes: &[(Nanos, Phase)]) -> Vec<&[(Nanos, Phase)]> {
+    let (mut lists, mut rest) = (Vec::new(), changes);
+    while rest.len() > SCHEDULE_LIST_MAX {
+        let within = &rest[..SCHEDULE_LIST_MAX];
+        let close = within.iter().rposition(|(_, phase)| *phase == Phase::Closed);
+        let (list, left) = rest.split_at(close.map_or(SCHEDULE_LIST_MAX, |at| at + 1));
+        lists.push(list);
+        rest = left;
+    }
+    lists.push(rest);
+    lists
+}
+
+/// Sends one request to each of these partitions, all before an answer is waited for. Partitions
+/// that are late are told on standard error.
+pub(super) fn ask_each(
+    admin: &mut Admin,
+    partitions: &[PartitionId],
+    request: impl Fn(PartitionId) -> Request,
+) -> Answers {
+    let requests: Vec<_> = partitions.iter().map(|id| (*id, request(*id))).collect();
+    let (outcomes, lost) = admin.request_each(&requests, |partition_id| {
+        eprintln!("weir: partition {partition_id} has not answered yet: its answer is waited for");
+    });
+    let lost = lost.map(|error| format!("{:#}", with_name(error.into())));
+    let mut answers = Answers::default();
+    for (partition_id, outcome) in partitions.iter().zip(outcomes) {
+        answers.take(*partition_id, outcome, lost.as_deref());
+    }
+    answers
+}
+
+/// The answers of several partitions to one request.
+#[derive(Default)]
+pub(super) struct Answers {
+    pub(super) done: Vec<(PartitionId, RequestDone)>,
+    outcomes: Outcomes,
+}
+
+impl Answers {
+    /// Takes a partition's outcome; `lost` has the error that ended the connection.
+    fn take(&mut self, partition_id: PartitionId, outcome: PartitionOutcome, lost: Option<&str>) {
+        let words = format!("partition {partition_id}");
+        let lost = lost.unwrap_or("too many requests of the session wait for their answers");
+        match outcome {
+            PartitionOutcome::Done(done) => {
+                self.outcomes.done.push(words);
+                self.done.push((partition_id, done));
+            }
+            PartitionOutcome::Failed(error) => self.outcomes.fail(&words, error),
+            PartitionOutcome::Lost => {
+                self.outcomes.failed.push(format!("{words}: {lost}; {NOT_KNOWN}"));
+            }
+            PartitionOutcome::NotSent => {
+                self.outcomes.failed.push(format!("{words}: {lost}; {NOTHING_CHANGED}"));
+            }
+        }
+    }
+
+    /// Returns them if one partition at least carried the request out.
+    pub(super) fn in_some(self) -> anyhow::Result<Answers> {
+        if self.done.is_empty() {
+            let failure = self.failure();
+            bail!(failure.unwrap_or_else(|| "the node has no trading partition".to_owned()));
+        }
+        Ok(self)
+    }
+
+    /// Returns the words for the partitions in which it was done; empty if it was done in all.
+    pub(super) fn within(&self) -> String {
+        let ids: Vec<_> = self.done.iter().map(|(id, _)| id.to_string()).collect();
+        match (self.failure(), &ids[..]) {
+            (None, _) => String::new(),
+            (Some(_), [id]) => format!(" in partition {id}"),
+            (Some(_), _) => format!(" in partitions {}", ids.join(", ")),
+        }
+    }
+
+    /// Returns the number of orders that it ended.
+    pub(super) fn affected_count(&self) -> u64 {
+        self.done.iter().map(|(_, done)| done.affected_count).sum()
+    }
+
+    /// As [`Outcomes::failure`].
+    pub(super) fn failure(&self) -> Option<String> {
+        self.outcomes.failure()
+    }
+}
+
+/// The state behind a refusal.
+const NOTHING_CHANGED: &str = "nothing was changed";
+/// The state behind an answer that did not come.
+const NOT_KNOWN: &str = "it is not known whether it was done: look at the status page";
 
 /// The outcomes of one request to several partitions, or about several owners.
 #[derive(Default)]
@@ -172,8 +294,8 @@ impl Outcomes {
 
     fn fail(&mut self, words: &str, error: ClientError) {
         let effect = match error {
-            ClientError::Refused { .. } | ClientError::NotOpen(_) => "nothing was changed",
-            _ => "it is not known whether it was done: look at the status page",
+            ClientError::Refused { .. } | ClientError::NotOpen(_) => NOTHING_CHANGED,
+            _ => NOT_KNOWN,
         };
         self.is_over = match error {
             ClientError::Refused { reason, .. } => reason == Reason::UnknownTemplate,
@@ -224,15 +346,74 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn an_error_says_which_lists_were_filed_before_it() {
+    /// Returns two instruments, A and B.
+    fn two() -> NamedInstruments {
         let owner = |id| ScheduleOwner {
             partition_id: PartitionId(1),
             group_id: GroupId::NONE,
             instrument_id: InstrumentId(id),
         };
         let owners = vec![("A".to_owned(), owner(1)), ("B".to_owned(), owner(2))];
-        let named = NamedInstruments { instruments: Vec::new(), owners };
+        NamedInstruments { instruments: Vec::new(), owners }
+    }
+
+    /// A list ended inside a day: with the next one refused, the day had no end.
+    #[test]
+    fn a_long_calendar_is_cut_behind_a_close() {
+        let day = [Phase::OpeningCall, Phase::Continuous, Phase::Closed];
+        let days = (0..9_000).map(|at| (Nanos(at), day[at as usize % 3]));
+        let changes: Vec<_> = days.collect();
+        let lists = lists_of(&changes);
+        let lens = |lists: &[&[(Nanos, Phase)]]| lists.iter().map(|list| list.len()).collect();
+        let found: Vec<usize> = lens(&lists);
+        assert_eq!(found, [4_095, 4_095, 810]);
+        assert_eq!(lists.concat(), changes);
+        for list in lists {
+            assert_eq!(list.last().map(|(_, phase)| *phase), Some(Phase::Closed));
+        }
+        let open: Vec<_> = (0..5_000).map(|at| (Nanos(at), Phase::Continuous)).collect();
+        let found: Vec<usize> = lens(&lists_of(&open));
+        assert_eq!(found, [4_096, 904], "no close is among so many");
+        let found: Vec<usize> = lens(&lists_of(&[]));
+        assert_eq!(found, [0], "it takes the place of others");
+    }
+
+    #[test]
+    fn behind_a_list_that_is_refused_no_more_are_filed_for_the_same() {
+        let mut asked = Vec::new();
+        let error = two().in_parts(3, |owner, part| {
+            asked.push((owner.instrument_id.0, part));
+            if asked.len() == 2 { Err(refused(Reason::LimitReached)) } else { Ok(()) }
+        });
+        assert_eq!(asked, [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]);
+        let said = error.unwrap_err().to_string();
+        assert!(said.starts_with("A (part 2 of 3): ChangePhases is refused: "), "{said}");
+        let want = "; done for A (part 1 of 3), B (part 1 of 3), B (part 2 of 3), B (part 3 of 3); \
+                    not asked for A (part 3 of 3)";
+        assert!(said.ends_with(want), "{said}");
+    }
+
+    #[test]
+    fn partitions_that_are_not_heard_of_are_told_each_with_its_state() {
+        let mut answers = Answers::default();
+        let lost = Some("the node closed the connection");
+        answers.take(PartitionId(1), PartitionOutcome::Lost, lost);
+        answers.take(PartitionId(2), PartitionOutcome::NotSent, lost);
+        answers.take(PartitionId(3), PartitionOutcome::Failed(timeout()), lost);
+        let said = answers.in_some().err().expect("none made it").to_string();
+        let want = format!(
+            "partition 1: the node closed the connection; {NOT_KNOWN}; partition 2: the node \
+             closed the connection; {NOTHING_CHANGED}; partition 3: {}; {NOT_KNOWN}",
+            timeout()
+        );
+        assert_eq!(said, want);
+        let none = Answers::default().in_some().err().expect("there are no partitions");
+        assert_eq!(none.to_string(), "the node has no trading partition");
+    }
+
+    #[test]
+    fn an_error_says_which_lists_were_filed_before_it() {
+        let named = two();
         let lost = "the node closed the connection; it is not known whether it was done: look at \
                     the status page";
         for (count, good, want) in [

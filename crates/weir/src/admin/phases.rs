@@ -3,6 +3,13 @@
 //!
 //! The answers count the instruments. The status page says the phases reached, which collars may
 //! have made others than the one asked for.
+//!
+//! | change | the status page |
+//! | --- | --- |
+//! | a halt | is read behind it; the halt is sent again if it shows that an instrument was missed |
+//! | any other | is waited for until the partitions have imported all definitions |
+//!
+//! A halt is legal in every phase, so it may be sent twice, and no fault of the page holds it up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,10 +19,10 @@ use weir_client::Admin;
 use weir_client::admin::PhasesChanged;
 use weir_client::status::{StatusPage, phase_name};
 use weir_types::{GroupId, PartitionId, Phase, Position, RequestNo, SessionId, Switch};
+use weir_wire::Request;
 use weir_wire::reference::ChangePhases;
 
-use super::many::{self, Outcomes};
-use super::{AdminArgs, Outcome, define};
+use super::{AdminArgs, Outcome, define, many};
 
 /// The longest time for the partitions to import the definitions that the node has acknowledged.
 const IMPORT_LAG_MAX: Duration = Duration::from_secs(5);
@@ -50,52 +57,145 @@ pub(super) fn change(
 ) -> anyhow::Result<Outcome> {
     let partitions = admin.partitions();
     ensure!(!partitions.is_empty(), "the node has no trading partition");
-    prepare(args, &change)?;
-    let (mut sum, mut outcomes) = (PhasesChanged::default(), Outcomes::default());
-    let mut positions = Vec::new();
-    for partition_id in partitions {
-        let ask = || admin.change_phases(ChangePhases { partition_id, ..change });
-        let Some(told) = outcomes.ask(&format!("partition {partition_id}"), ask) else { continue };
-        sum.changed += told.changed;
-        sum.skipped += told.skipped;
-        sum.ended += told.ended;
-        positions.push((partition_id, told.position));
-    }
-    let failure = outcomes.failure();
-    if positions.is_empty() {
-        bail!(failure.unwrap_or_default());
-    }
-    let phases = phases_behind(args, change.group_id, &positions);
-    let outcome = told(&change, &sum, phases);
-    let failures: Vec<_> = failure.into_iter().chain(outcome.failure).collect();
+    let (sent, phases) = if is_halt(&change) {
+        halt(admin, args, change, &partitions)?
+    } else {
+        prepare(args, &change)?;
+        let sent = Sent::to(admin, change, &partitions)?;
+        let phases = phases_behind(args, change.group_id, &sent.positions);
+        (sent, phases)
+    };
+    let outcome = told(&change, &sent.sum, phases);
+    let failures: Vec<_> = sent.failure.into_iter().chain(outcome.failure).collect();
     let failure = (!failures.is_empty()).then(|| failures.join("; "));
     Ok(Outcome { failure, ..outcome })
 }
 
-/// Waits until the partitions have imported all definitions, since a change reaches only the
-/// instruments that they know, and checks that the group has instruments. A halt, and a change of
-/// all instruments, do without the status page.
-fn prepare(args: &AdminArgs, change: &ChangePhases) -> anyhow::Result<()> {
-    let imported = |page: &StatusPage| define::has_imported(&page.json).then_some(());
-    match args.login.endpoint.status_within(IMPORT_LAG_MAX, imported) {
-        Ok((_, found)) => {
-            if found.is_none() {
-                eprintln!(
-                    "weir: a partition has not imported all definitions within \
-                     {IMPORT_LAG_MAX:?}: the request is sent, and instruments that the partition \
-                     does not know yet are left out"
-                );
-            }
-            // A group without instruments is most likely mistyped.
-            let is_named = !change.group_id.is_none();
-            if is_named { many::members(args, change.group_id).map(drop) } else { Ok(()) }
+/// A change that at least one partition has made.
+struct Sent {
+    sum: PhasesChanged,
+    /// Those of the change in the logs of the partitions that made it.
+    positions: Vec<(PartitionId, Position)>,
+    failure: Option<String>,
+}
+
+impl Sent {
+    /// Sends a change to these partitions.
+    fn to(
+        admin: &mut Admin,
+        change: ChangePhases,
+        partitions: &[PartitionId],
+    ) -> anyhow::Result<Sent> {
+        let answers = many::ask_each(admin, partitions, |partition_id| {
+            Request::ChangePhases(ChangePhases { partition_id, ..change })
+        })
+        .in_some()?;
+        let mut sent = Sent {
+            sum: PhasesChanged::default(),
+            positions: Vec::new(),
+            failure: answers.failure(),
+        };
+        for (partition_id, done) in &answers.done {
+            sent.add(*partition_id, &PhasesChanged::from(done));
         }
-        Err(error) if is_halt(change) || change.group_id.is_none() => {
+        Ok(sent)
+    }
+
+    fn add(&mut self, partition_id: PartitionId, told: &PhasesChanged) {
+        self.sum.changed += told.changed;
+        self.sum.skipped += told.skipped;
+        self.sum.ended += told.ended;
+        self.positions.push((partition_id, told.position));
+    }
+
+    /// Sends the change once more to the partitions that have made it.
+    fn again(self, admin: &mut Admin, change: ChangePhases) -> Sent {
+        let partitions: Vec<_> = self.positions.iter().map(|(id, _)| *id).collect();
+        match Sent::to(admin, change, &partitions) {
+            Ok(mut sent) => {
+                sent.sum.changed += self.sum.changed;
+                sent.sum.skipped += self.sum.skipped;
+                sent.sum.ended += self.sum.ended;
+                let failures: Vec<_> = self.failure.into_iter().chain(sent.failure).collect();
+                sent.failure = (!failures.is_empty()).then(|| failures.join("; "));
+                sent
+            }
+            Err(error) => {
+                let second = format!("the halt was made, and not a second time: {error:#}");
+                let failures: Vec<_> = self.failure.into_iter().chain([second]).collect();
+                Sent { failure: Some(failures.join("; ")), ..self }
+            }
+        }
+    }
+}
+
+/// Halts at once, and once more if the status page shows that a partition may have lacked an
+/// instrument. Returns the phases of the instruments too, as the page has them.
+fn halt(
+    admin: &mut Admin,
+    args: &AdminArgs,
+    change: ChangePhases,
+    partitions: &[PartitionId],
+) -> anyhow::Result<(Sent, anyhow::Result<Phases>)> {
+    let sent = Sent::to(admin, change, partitions)?;
+    let imports = wait_for_imports(args, "instruments that it does not know yet are not halted");
+    let was_late = match imports {
+        Ok(was_late) => was_late,
+        Err(error) => {
+            eprintln!(
+                "weir: {error:#}: an instrument that a partition did not know yet may not be halted"
+            );
+            return Ok((sent, Err(error)));
+        }
+    };
+    if !change.group_id.is_none()
+        && let Ok(None) = many::members_if_any(args, change.group_id)
+    {
+        bail!(many::no_instruments(change.group_id));
+    }
+    let phases = phases_behind(args, change.group_id, &sent.positions);
+    let halted = phase_name(Phase::Halted);
+    let is_missed = phases.as_ref().is_ok_and(|phases| phases.keys().any(|phase| phase != halted));
+    if !was_late && !is_missed {
+        return Ok((sent, phases));
+    }
+    let sent = sent.again(admin, change);
+    let phases = phases_behind(args, change.group_id, &sent.positions);
+    Ok((sent, phases))
+}
+
+/// Waits until the partitions have imported all definitions, since a change reaches only the
+/// instruments that they know, and checks that the group has instruments. A change of all
+/// instruments does without the status page.
+fn prepare(args: &AdminArgs, change: &ChangePhases) -> anyhow::Result<()> {
+    let left_out =
+        "the request is sent, and instruments that the partition does not know yet are left out";
+    match wait_for_imports(args, left_out) {
+        // A group without instruments is most likely mistyped.
+        Ok(_) if !change.group_id.is_none() => many::members(args, change.group_id).map(drop),
+        Ok(_) => Ok(()),
+        Err(error) if change.group_id.is_none() => {
             eprintln!("weir: {error:#}: the request is sent all the same");
             Ok(())
         }
         Err(error) => Err(error),
     }
+}
+
+/// Waits until the partitions have imported all definitions, for a time, behind which the effect is
+/// told. Returns true if they had not at the first look.
+fn wait_for_imports(args: &AdminArgs, effect: &str) -> anyhow::Result<bool> {
+    let mut looks = 0;
+    let (_, found) = args.login.endpoint.status_within(IMPORT_LAG_MAX, |page| {
+        looks += 1;
+        define::has_imported(&page.json).then_some(())
+    })?;
+    if found.is_none() {
+        eprintln!(
+            "weir: a partition has not imported all definitions within {IMPORT_LAG_MAX:?}: {effect}"
+        );
+    }
+    Ok(looks > 1 || found.is_none())
 }
 
 fn is_halt(change: &ChangePhases) -> bool {

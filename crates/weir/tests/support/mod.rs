@@ -22,10 +22,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit};
 use serde_json::Value;
 use tempfile::TempDir;
+use weir_client::clock::unix_time;
 use weir_client::load::setup::key_hash;
 use weir_client::request::LimitOrder;
 use weir_client::session::SessionConfig;
 use weir_client::{Admin, ClientError, SigningKey};
+use weir_runtime::civil::Date;
 use weir_types::{
     AccountId, Cash, ClOrdId, CredentialKind, FirmId, GroupId, InstrumentId, Nanos, PartitionId,
     Phase, Price, Qty, Reason, RequestNo, Role, SessionId, Side, Switch, Symbol, TimeInForce,
@@ -444,6 +446,12 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(begun.elapsed() < HANG, "{what} did not come");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Returns the dates around today, as holidays of a calendar: so no day of it is open now.
+pub fn days_around_today() -> String {
+    let today = Date::at(unix_time(), "Z".parse().expect("it is an offset"));
+    [today.minus(1), today, today.plus(1)].map(|day| format!("'{day}'")).join(", ")
 }
 
 /// Logs on with `log_on`, and again while the session still counts as logged on: the node may not

@@ -10,7 +10,8 @@ use weir_wire::reference::DefineAccount;
 
 use crate::support::trader::Trader;
 use crate::support::{
-    ALICE, BOB, HANG, Home, Node, OPERATOR, TRADING, definition_of, open_market, until,
+    ALICE, BOB, HANG, Home, Node, OPERATOR, TRADING, days_around_today, definition_of, open_market,
+    until,
 };
 
 const CONTROL: PartitionId = PartitionId(0);
@@ -292,11 +293,13 @@ fn a_command_that_forgets_or_files_changes_of_all_says_them_and_is_refused_witho
         (node.status()["instruments"][0]["symbol"] == "WEIR1").then_some(())
     });
     let file = home.path("calendar.toml");
-    let days = r#"
-        utc_offset = "+00:00"
-        days = ["mon", "tue", "wed", "thu", "fri"]
-        phase = [{ at = "08:00", name = "continuous" }, { at = "17:30", name = "closed" }]
-    "#;
+    let days = format!(
+        "utc_offset = '+00:00'\n\
+         days = ['mon', 'tue', 'wed', 'thu', 'fri']\n\
+         holidays = [{}]\n\
+         phase = [{{ at = '08:00', name = 'continuous' }}, {{ at = '17:30', name = 'closed' }}]\n",
+        days_around_today()
+    );
     std::fs::write(&file, days).unwrap();
     let file = file.to_str().unwrap();
     let calendar = ["calendar", file, "--days", "3", "--from", "2100-01-04"];

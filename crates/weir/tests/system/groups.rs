@@ -8,14 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use weir_client::ClientError;
 use weir_client::admin::ScheduleOwner;
 use weir_client::clock::unix_time;
 use weir_client::request::LimitOrder;
-use weir_types::{GroupId, InstrumentId, Nanos, Phase, Reason, Side};
+use weir_client::status::StatusPage;
+use weir_client::{Admin, ClientError};
+use weir_types::{GroupId, InstrumentId, Nanos, Phase, Reason, SessionId, Side};
 
+use crate::support::machine::Machine;
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, Home, Node, OPERATOR, TRADING, open_market, until};
+use crate::support::{
+    ALICE, BOB, HANG, Home, Node, OPERATOR, TRADING, Who, days_around_today, definition_of,
+    open_market, until,
+};
 
 /// An address at which nobody listens.
 const NOBODY: &str = "127.0.0.1:1";
@@ -104,12 +109,20 @@ fn filed_when(node: &Node, count: u64) {
 
 /// Writes a calendar with two changes a day.
 fn calendar(home: &Home) -> String {
+    let phases = "{ at = '08:00', name = 'continuous' }, { at = '16:00', name = 'closed' }";
+    write_calendar(home, phases)
+}
+
+/// Writes a calendar with these phases on each day but the days around today: none is open now.
+fn write_calendar(home: &Home, phases: &str) -> String {
     let file = home.path("calendar.toml");
-    let calendar = r#"
-        utc_offset = "Z"
-        days = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-        phase = [{ at = "08:00", name = "continuous" }, { at = "16:00", name = "closed" }]
-    "#;
+    let calendar = format!(
+        "utc_offset = 'Z'\n\
+         days = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun']\n\
+         holidays = [{}]\n\
+         phase = [{phases}]\n",
+        days_around_today()
+    );
     std::fs::write(&file, calendar).unwrap();
     file.to_str().unwrap().to_owned()
 }
@@ -211,6 +224,9 @@ fn a_calendar_belongs_to_its_group_and_is_replaced_whole() {
     let of_group = [&of_days[..], &["--instruments", "group:7"]].concat();
     admin(&node, &[&of_group[..], &["--days", "3"]].concat());
     filed_when(&node, 6);
+    // Without a word nothing is removed, also not the third day.
+    admin(&node, &[&of_group[..], &["--days", "2"]].concat());
+    filed_when(&node, 6);
     admin(&node, &[&of_group[..], &["--days", "2", "--replace"]].concat());
     filed_when(&node, 4);
     admin(&node, &["schedule", "WEIR3", "closed", "--at", "2100-01-01T16:00:00Z"]);
@@ -225,6 +241,52 @@ fn a_calendar_belongs_to_its_group_and_is_replaced_whole() {
     let of_all = ["--instruments", "all", "--days", "1", "--replace"];
     admin(&node, &[&of_days[..], &of_all].concat());
     filed_when(&node, 2);
+}
+
+/// A command whose clock was ahead of log time cleared a close and did not file it again.
+#[test]
+fn a_calendar_that_takes_the_place_of_another_leaves_the_changes_that_are_past_for_its_sender() {
+    let (_home, node) = market();
+    let mut operator = node.admin();
+    let (group_id, instrument_id) = (GroupId(7), InstrumentId::NONE);
+    let owner = ScheduleOwner { partition_id: TRADING, group_id, instrument_id };
+    let at = |seconds: u64| Nanos(unix_time().0 + seconds * 1_000_000_000);
+    let times = [1_000, 2_000, 3_000].map(at);
+    for time in times {
+        operator.file_phase(owner, time, Phase::Closed).unwrap();
+    }
+    let later = [(at(4_000), Phase::Closed)];
+    assert_eq!(operator.schedule_phases(owner, &later, Some(times[1])).unwrap(), 1);
+    filed_when(&node, 3);
+    assert_eq!(operator.schedule_phases(owner, &later, Some(Nanos(0))).unwrap(), 3);
+    filed_when(&node, 1);
+}
+
+#[test]
+fn a_calendar_replaces_nothing_while_log_time_is_far_from_the_clock_of_the_command() {
+    let home = Home::new("memory");
+    let machine = Machine::new(&home);
+    let node = machine.start(&home);
+    open_market(&node, &[ALICE]);
+    until("the instrument", || {
+        (node.status()["instruments"][0]["symbol"] == "WEIR1").then_some(())
+    });
+    let file = calendar(&home);
+    let replace = ["calendar", &file, "--from", "2100-01-01", "--days", "2", "--replace"];
+    admin(&node, &replace);
+    filed_when(&node, 4);
+    machine.set_wall_clock(120);
+    let refused = until("the node's clock", || {
+        let output = try_admin(&node, &replace);
+        (!output.status.success()).then_some(output)
+    });
+    let said = said(&refused);
+    let want = "--replace: the log time of partition 1 is ";
+    let is_told = said.contains(want) && said.contains(" s ahead of this machine's clock");
+    assert!(is_told, "{refused:?}");
+    filed_when(&node, 4);
+    // These take nothing away.
+    admin(&node, &replace[..6]);
 }
 
 /// The operator's page promised that these forget all that is filed for the instrument.
@@ -298,15 +360,18 @@ fn commands_that_stop_a_group_or_forget_its_changes_are_refused_without_a_termin
     assert_eq!(phases(&node), ["continuous", "continuous", "continuous"]);
 }
 
-/// Serves a status page, the n-th one to the n-th request, from zero. Returns its address, and the
-/// number of requests.
-fn serve_pages(page: impl Fn(usize) -> Value + Send + 'static) -> (String, Arc<AtomicUsize>) {
+/// Serves a status page so many times, the n-th one to the n-th request, from zero. Returns its
+/// address, and the number of requests.
+fn serve_pages(
+    times: usize,
+    page: impl Fn(usize) -> Value + Send + 'static,
+) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let count = Arc::new(AtomicUsize::new(0));
     let served = count.clone();
     std::thread::spawn(move || {
-        for stream in listener.incoming() {
+        for stream in listener.incoming().take(times) {
             let mut stream = stream.unwrap();
             let _asked = stream.read(&mut [0; 1_024]).unwrap();
             let body = page(served.fetch_add(1, Ordering::SeqCst)).to_string();
@@ -329,21 +394,21 @@ fn page(imported_to: u64) -> Value {
     })
 }
 
-/// A halt of all missed an instrument that the partition had not imported yet.
+/// A change of all missed an instrument that the partition had not imported yet.
 #[test]
 fn a_change_of_many_waits_until_the_partition_knows_all_instruments() {
     let (_home, node) = market();
     let http = node.http().to_owned();
-    let (address, count) = serve_pages(move |number| {
+    let (address, count) = serve_pages(usize::MAX, move |number| {
         let is_early = number < 3;
         if is_early {
-            let now = weir_client::status::StatusPage::fetch(&http).unwrap();
+            let now = StatusPage::fetch(&http).unwrap();
             let phase = now.instruments[0].phase();
-            assert_eq!(phase, Some(Phase::Continuous), "the halt came too early");
+            assert_eq!(phase, Some(Phase::Continuous), "the change came too early");
         }
         page(if is_early { 8 } else { 9 })
     });
-    let output = run(&node, &address, &["--yes", "halt", "all"]);
+    let output = run(&node, &address, &["--yes", "phase", "all", "closed"]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!((json_of(&output)["changed"].as_u64(), said(&output)), (Some(3), String::new()));
     // Four until the definitions are there, and two with the phases reached.
@@ -353,11 +418,68 @@ fn a_change_of_many_waits_until_the_partition_knows_all_instruments() {
 #[test]
 fn a_change_of_many_is_sent_all_the_same_if_the_imports_do_not_come() {
     let (_home, node) = market();
-    let (address, _) = serve_pages(|_| page(8));
-    let output = run(&node, &address, &["--yes", "halt", "group:7"]);
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(json_of(&output)["changed"], 2);
-    assert!(said(&output).contains("a partition has not imported all definitions"), "{output:?}");
+    for words in [["--yes", "halt", "group:7"], ["--yes", "resume", "group:7"]] {
+        let (address, _) = serve_pages(usize::MAX, |_| page(8));
+        let output = run(&node, &address, &words);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(json_of(&output)["changed"], 2);
+        let want = "a partition has not imported all definitions";
+        assert!(said(&output).contains(want), "{output:?}");
+    }
+}
+
+/// A second operator, who acts while a command of the first one is under way.
+const SECOND: Who = Who { session_id: SessionId(91), ..OPERATOR };
+
+/// A halt waited up to 5 s for imports before it was sent.
+#[test]
+fn a_halt_is_sent_at_once_and_again_where_the_page_shows_that_an_instrument_was_missed() {
+    let (_home, node) = market();
+    node.admin().define_session(definition_of(&SECOND)).unwrap();
+    // The partition has the definitions late; or it has them, and an instrument is not halted.
+    for imported_to_at_first in [8, 9] {
+        let (http, target) = (node.http().to_owned(), node.address());
+        let (address, _) = serve_pages(usize::MAX, move |number| {
+            if number == 0 {
+                until("the halt", || {
+                    let now = StatusPage::fetch(&http).unwrap();
+                    let mut phases = now.instruments.iter().map(|row| row.phase());
+                    phases.all(|phase| phase == Some(Phase::Halted)).then_some(())
+                });
+                // The third instrument is as one that the partition did not know.
+                let key = SECOND.key();
+                let mut second = Admin::connect(target, SECOND.session_id, key, HANG).unwrap();
+                second.resume_trading(TRADING, InstrumentId(3), false).unwrap();
+                second.close().unwrap();
+            }
+            let mut page = page(if number < 3 { imported_to_at_first } else { 9 });
+            if imported_to_at_first == 9 {
+                page["instruments"][0]["phase"] = "continuous".into();
+            }
+            page
+        });
+        let output = run(&node, &address, &["--yes", "halt", "all"]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(json_of(&output)["changed"], 4, "the third one twice: {output:?}");
+        phases_when(&node, ["halted", "halted", "halted"]);
+        admin(&node, &["resume", "all"]);
+        phases_when(&node, ["continuous", "continuous", "continuous"]);
+    }
+}
+
+/// The halt of a group failed if the page could be read once and then not.
+#[test]
+fn a_halt_is_done_whichever_look_at_the_status_page_fails() {
+    let (_home, node) = market();
+    for times in 0..5 {
+        let (address, _) = serve_pages(times, |_| page(9));
+        let output = run(&node, &address, &["--yes", "halt", "group:7"]);
+        assert!(output.status.success(), "{times}: {output:?}");
+        assert_eq!(json_of(&output)["changed"], 2, "{times}: {output:?}");
+        phases_when(&node, ["halted", "halted", "continuous"]);
+        admin(&node, &["resume", "group:7"]);
+        phases_when(&node, ["continuous", "continuous", "continuous"]);
+    }
 }
 
 /// The halt of a group failed if the page could not be read.
@@ -372,7 +494,8 @@ fn a_halt_needs_no_status_page_and_other_phases_are_told_as_not_known() {
         (&"group 7: halted; 2 changed".into(), &Value::Null)
     );
     let want = "no status page at 127.0.0.1:1";
-    assert!(said(&output).contains(want) && said(&output).contains("all the same"), "{output:?}");
+    let warning = "an instrument that a partition did not know yet may not be halted";
+    assert!(said(&output).contains(want) && said(&output).contains(warning), "{output:?}");
     phases_when(&node, ["halted", "halted", "continuous"]);
     let output = run(&node, NOBODY, &["resume", "group:7"]);
     assert_eq!(output.status.code(), Some(1), "the group may be mistyped: {output:?}");
@@ -388,19 +511,11 @@ fn a_halt_needs_no_status_page_and_other_phases_are_told_as_not_known() {
 #[test]
 fn a_calendar_of_more_changes_than_a_list_holds_is_filed_in_parts_and_replaces_nothing() {
     let (home, node) = market();
-    let file = home.path("calendar.toml");
     let opening = |hour: u32| format!("{{ at = '{hour:02}:00', name = 'continuous' }}");
     let close = |hour: u32| format!("{{ at = '{hour:02}:30', name = 'closed' }}");
     let phases: Vec<_> = (8..14).flat_map(|hour| [opening(hour), close(hour)]).collect();
-    let calendar = format!(
-        "utc_offset = 'Z'\n\
-         days = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun']\n\
-         phase = [{}]\n",
-        phases.join(", ")
-    );
-    std::fs::write(&file, calendar).unwrap();
-    let file = file.to_str().unwrap();
-    let year = ["calendar", file, "--from", "2100-01-01", "--days", "366"];
+    let file = write_calendar(&home, &phases.join(", "));
+    let year = ["calendar", &file, "--from", "2100-01-01", "--days", "366"];
     let filed = admin(&node, &year);
     assert_eq!(filed["changes"].as_array().unwrap().len(), 4_392);
     node.partition_when(TRADING, |row| row["filed_changes"] == 4_392);
@@ -418,7 +533,7 @@ fn a_calendar_of_more_changes_than_a_list_holds_is_filed_in_parts_and_replaces_n
     let owner = ScheduleOwner { partition_id: TRADING, group_id, instrument_id };
     let at = |count: u64| (Nanos(4_200_000_000_000_000_000 + count), Phase::Closed);
     let changes: Vec<_> = (0..4_097).map(at).collect();
-    let error = node.admin().schedule_phases(owner, &changes, false).unwrap_err();
+    let error = node.admin().schedule_phases(owner, &changes, None).unwrap_err();
     let ClientError::Refused { reason, subject, .. } = &error else { panic!("{error}") };
     assert_eq!(*reason, Reason::LimitReached);
     assert_eq!(subject, "4097 changes, at most 4096 are filed at once");
