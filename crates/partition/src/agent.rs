@@ -709,18 +709,25 @@ impl<L: SequencedLog + Send> Partition<L> {
     }
 }
 
-/// Reports that log time went forward at the start. A long way may be a clock that is wrong.
+/// Reports the way from the log's last command to the wall clock at the start. A long way is an
+/// outage, a market in which nothing was due for so long, or a clock that is wrong: the log does
+/// not tell them apart.
 fn tell_start(partition: u16, by: Nanos) {
     let by_ms = by.0 / 1_000_000;
     if by >= START_JUMP_LONG {
         tracing::warn!(
             partition,
             by_ms,
-            "log time went forward by more than a day at the start: all that is due by then is due \
-             now"
+            "the log's last command is more than a day old at the start: log time went forward \
+             from it to the wall clock, and what is due by then is due now. An outage or an idle \
+             market explains that; else the clock is wrong"
         );
     } else {
-        tracing::info!(partition, by_ms, "log time went forward at the start");
+        tracing::info!(
+            partition,
+            by_ms,
+            "log time went forward at the start, from the log's last command to the wall clock"
+        );
     }
 }
 

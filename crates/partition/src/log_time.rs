@@ -6,13 +6,14 @@
 //! | wall clock | log time |
 //! | --- | --- |
 //! | at it, or ahead by less than a step | is the wall clock |
-//! | ahead by a step or more, at a start | jumps to it: the process was down |
+//! | ahead by a step or more, at a start | jumps to it from the log's last command |
 //! | ahead by a step or more, later | jumps to it, by at most [`JUMP_MAX`] in [`JUMP_PAUSE`] |
 //! | behind it | goes on at half speed until the wall clock has caught up |
 //!
 //! So all that is due comes, in at most twice its time. After a step by mistake, of a year, an
 //! operator has time to put the clock right before all orders have expired. A start has no bound:
-//! an outage may have any length, and looks like a clock that is wrong. It is told.
+//! an outage may have any length, and so may a time in which nothing was logged, and both look like
+//! a clock that is wrong. The way from the last command is told.
 //!
 //! INVARIANT: it never decreases, over restarts too, and within a run its advance is at least half
 //! of the monotonic clock's.
@@ -25,7 +26,8 @@ use crate::plant::{self, Plant};
 pub const JUMP_MAX: Nanos = Nanos(3_600_000_000_000);
 /// The time after a jump until it may go forward by so much again: a minute.
 pub const JUMP_PAUSE: Nanos = Nanos(60_000_000_000);
-/// The jump at a start that is told as a warning, because the clock may be wrong: a day.
+/// The age of the last command at a start that is told as a warning, because the clock may be
+/// wrong: a day.
 pub const START_JUMP_LONG: Nanos = Nanos(86_400_000_000_000);
 /// The least difference between the wall clock and log time that is a step.
 pub const STEP_MIN: u64 = weir_runtime::cycle_clock::STEP_MIN;
@@ -33,7 +35,8 @@ pub const STEP_MIN: u64 = weir_runtime::cycle_clock::STEP_MIN;
 /// A change in the way in which log time follows the wall clock, for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// At the start it went forward to the wall clock by this much, from the log's last command on.
+    /// At the start it went forward to the wall clock by this much, from the log's last command on:
+    /// the time of an outage, and of that before it in which nothing was logged.
     Began(Nanos),
     /// It went forward towards the wall clock.
     Jumped {
@@ -119,7 +122,7 @@ impl LogTime {
         self.log_time
     }
 
-    /// The first reading: the time while the process was down has passed at once.
+    /// The first reading: the time since the last command has passed at once.
     fn begin(&mut self, wall: Nanos) {
         let (behind, jump) = (self.log_time.since(wall).0, wall.since(self.log_time));
         let is_new = self.log_time == Nanos(0);

@@ -48,6 +48,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The time without a failed accept after which a shortage is over, in nanoseconds: 1 s. While
 /// connections come and go, single ones are accepted.
 const SHORTAGE_PAUSE: u64 = 1_000_000_000;
+/// The time without a failed accept after which the next one begins another shortage, though no
+/// connection has come in between: a minute.
+const SHORTAGE_MAX: u64 = 60_000_000_000;
 /// The share of the process's descriptors that one server may use.
 const DESCRIPTORS_SHARE: u64 = 4;
 
@@ -84,10 +87,13 @@ struct Shortage {
 }
 
 impl Shortage {
-    /// Notes a connection that was not accepted; returns true when that begins a shortage.
+    /// Notes a connection that was not accepted; returns true when that begins a shortage: also
+    /// where the one before was over without a word, as no connection came.
     fn failed(&mut self, now: Nanos) -> bool {
-        self.count += 1;
-        self.failed_at.replace(now).is_none()
+        let before = self.failed_at.replace(now);
+        let begins = before.is_none_or(|before| now.since(before).0 >= SHORTAGE_MAX);
+        self.count = if begins { 1 } else { self.count + 1 };
+        begins
     }
 
     /// Notes a connection that was accepted; returns the number of those that were not, when that
@@ -442,6 +448,10 @@ mod tests {
         assert_eq!(shortage.accepted(at(22)), Some(9));
         assert_eq!(shortage.accepted(at(23)), None);
         assert!(shortage.failed(at(24)), "the next one");
+        // A night without a connection ended it, and no line did.
+        assert!(!shortage.failed(at(623)));
+        assert!(shortage.failed(at(1_223)), "a minute later");
+        assert_eq!(shortage.accepted(at(1_233)), Some(1));
     }
 
     /// A server of five connections, four from one host, whose `/slow` answers when it is told to.
