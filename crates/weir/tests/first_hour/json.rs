@@ -5,12 +5,13 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Home, OPERATOR, Who, open_market};
+use crate::support::{ALICE, HANG, Home, OPERATOR, Who, open_market};
 use crate::{hex, succeed, weir, weir_at};
 
 /// A page of `GET /orders`.
 fn orders_over_http(address: &str, authorization: &str) -> Value {
     let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
     let head = "GET /orders HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n";
     write!(stream, "{head}Authorization: {authorization}\r\n\r\n").unwrap();
     let mut answer = String::new();

@@ -427,6 +427,7 @@ impl Drop for Node {
 /// Sends a GET and returns the status code and the body, or `None` if no server answers.
 pub fn try_get(address: &str, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(HANG)).ok()?;
     let ask = format!("GET {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n");
     stream.write_all(ask.as_bytes()).ok()?;
     let mut answer = String::new();

@@ -1,7 +1,7 @@
 //! Authentication: both kinds of key, challenges, expiry, replaced keys, one live session per
 //! identity, and the limit on a session's unanswered requests.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::ops::RangeInclusive;
 use std::process::{Command, Output};
@@ -529,9 +529,13 @@ impl Flood {
                 while !is_over.load(Ordering::Relaxed) {
                     // A test that fails takes its node along.
                     let Ok(mut stream) = TcpStream::connect(address) else { return };
-                    if stream.write_all(&burst).is_ok() {
-                        // Refusals, and the node's end of the connection.
-                        let _ = stream.read_to_end(&mut Vec::new());
+                    stream.set_read_timeout(Some(HANG)).unwrap();
+                    stream.set_write_timeout(Some(HANG)).unwrap();
+                    let sent = stream.write_all(&burst);
+                    // Refusals, and the node's end of the connection, which may be a reset.
+                    let ended = sent.and_then(|()| stream.read_to_end(&mut Vec::new()));
+                    if let Err(error) = ended {
+                        assert_ne!(error.kind(), ErrorKind::WouldBlock, "the node is silent");
                     }
                 }
             })

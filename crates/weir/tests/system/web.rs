@@ -356,6 +356,7 @@ fn readers_of_a_node_that_stops_are_told_so() {
     hear_prices(&mut socket, 1);
     let token = token_of(&page(&node, &ALICE, "/orders")).to_owned();
     let mut polling = TcpStream::connect(node.web()).unwrap();
+    polling.set_read_timeout(Some(HANG)).unwrap();
     let headers = format!("Host: weir\r\nAuthorization: {}\r\n", bearer(&ALICE));
     let path = format!("/orders?wait_ms=30000&token={token}");
     write!(polling, "GET {path} HTTP/1.1\r\n{headers}\r\n").unwrap();
