@@ -207,7 +207,9 @@ fn subscriptions_at(listening: &Listening) -> anyhow::Result<SocketAddr> {
     address.context("the status has no address of subscriptions")
 }
 
-/// The cost of a start, from that of the process until its ready line.
+/// The cost of a start, from that of the process until its ready line. The system has the work of a
+/// process as of now alone, so it is read a moment behind the line, and the node's work in that
+/// moment counts too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StartCost {
     /// The time that passed, which a machine with other work lengthens.
@@ -219,7 +221,7 @@ pub(super) struct StartCost {
 }
 
 impl StartCost {
-    /// Reads the cost of a process that has just become ready.
+    /// Reads the cost of a process whose ready line has just been read.
     fn of(process_id: u32, wall: Duration) -> anyhow::Result<StartCost> {
         let proc = PathBuf::from(format!("/proc/{process_id}"));
         let stat = std::fs::read_to_string(proc.join("stat"))?;
