@@ -3,8 +3,8 @@
 //!
 //! INVARIANT: an account's `reserved` is the sum of [`cash_need`] of price and leaves over its live
 //! orders that reserve: limits, stop-limits, and market orders in a call's book or parked for one.
-//! No check lets a limited account reserve more than it has. A formerly unlimited account may be
-//! below that, and then reserves nothing more.
+//! No check lets a limited account reserve more than it has. One in debt, by a forced bust or from
+//! a time when it was unlimited, is below that and reserves nothing more.
 
 use weir_types::{AccountId, Cash, Price, Qty, Reason, Side};
 
@@ -12,6 +12,7 @@ use crate::config::{CASH_LIMIT, POSITION_LIMIT};
 use crate::engine::Engine;
 use crate::index::Slot;
 use crate::live::LiveOrders;
+use crate::plant::{self, Plant};
 
 /// An account's definition and its cash in this partition. A row is one cache line, because the
 /// rows that an order names are scattered.
@@ -26,6 +27,8 @@ pub(crate) struct Account {
     pub(crate) live: LiveOrders,
     pub(crate) is_unlimited: bool,
     pub(crate) is_killed: bool,
+    /// True while it is limited and owes cash or lots.
+    pub(crate) is_in_debt: bool,
 }
 
 const _: () = assert!(size_of::<Account>() == 64, "a cache line");
@@ -69,7 +72,13 @@ impl Account {
         if self.is_unlimited {
             return if free_after < -CASH_LIMIT { Err(Reason::LimitReached) } else { Ok(()) };
         }
-        if free_after < 0 { Err(Reason::InsufficientCash) } else { Ok(()) }
+        let is_let_through = plant::is(Plant::DebtorTrades) && self.is_in_debt;
+        if free_after < 0 && !is_let_through { Err(Reason::InsufficientCash) } else { Ok(()) }
+    }
+
+    /// Checks that the account can be charged `need` more, where it may owe it.
+    pub(crate) fn check_debt(&self, need: Cash) -> Result<(), Reason> {
+        Account { is_unlimited: true, ..*self }.check_cash(need)
     }
 
     /// Returns the highest need that the cash check accepts.
@@ -95,14 +104,6 @@ impl Engine {
         let mut own = self.positions.unordered().filter(|(of, _, _)| *of == account);
         let is_short = own.any(|(_, _, position)| position.total < position.reserved);
         if is_short { Err(Reason::InsufficientPosition) } else { Ok(()) }
-    }
-
-    /// Returns a limited account with negative free cash or lots; there must be none.
-    pub(crate) fn overdrawn_account(&self) -> Option<AccountId> {
-        (0..).zip(self.accounts.rows()).find_map(|(slot, row)| {
-            let is_overdrawn = !row.is_unlimited && self.check_no_debt(slot).is_err();
-            is_overdrawn.then_some(row.account_id)
-        })
     }
 
     /// Checks that the account can deliver or receive `qty` more lots.
@@ -179,6 +180,9 @@ impl Engine {
             Side::Buy => position.open_buy -= lots,
             Side::Sell => position.reserved -= lots,
         });
+        if self.accounts[holding.account].is_in_debt {
+            self.forget_paid(holding.account, holding.instrument);
+        }
     }
 
     /// Settles one side of a trade in cash and lots; `holding` is the reservation for it.
@@ -208,6 +212,9 @@ impl Engine {
                 position.total -= lots;
             }
         });
+        if self.accounts[holding.account].is_in_debt {
+            self.forget_paid(holding.account, holding.instrument);
+        }
     }
 }
 

@@ -1,10 +1,17 @@
-//! Trades that can be busted: a ring of the last ones, and the operator's request to bust one.
+//! Trades that can be busted: those of a span of log time, of a bounded number; and the operator's
+//! request to bust one.
 //!
-//! A bust recomputes the instrument's prices: [`references`](crate::references).
+//! A bust recomputes the instrument's prices: [`references`](crate::references). A forced one may
+//! leave a [debt](crate::debt).
 //!
-//! Match numbers have no gaps, so a trade's age is its distance from the newest in the ring.
+//! Match numbers have no gaps, so a trade's place is its distance from the newest.
 
-use weir_types::{ClOrdId, EventNo, InstrumentId, MatchId, OrderId, Price, Qty, Reason, Rec, Side};
+use std::collections::VecDeque;
+
+use weir_types::{
+    Cash, ClOrdId, EventNo, InstrumentId, MatchId, Nanos, OrderId, Price, Qty, Reason, Rec, Side,
+    Switch,
+};
 use weir_wire::event::TradeBusted;
 use weir_wire::reference::BustTrade;
 use weir_wire::{Command, Event, PlainEvent, Request};
@@ -13,7 +20,7 @@ use crate::account::lots;
 use crate::config::{EventSink, POSITION_LIMIT};
 use crate::emit::{NamedIds, Requester};
 use crate::engine::Engine;
-use crate::index::Slot;
+use crate::index::{NIL, Slot};
 use crate::order::Order;
 use crate::plant::{self, Plant};
 
@@ -37,6 +44,7 @@ impl Party {
 pub(crate) struct Trade {
     pub(crate) buyer: Party,
     pub(crate) seller: Party,
+    pub(crate) time: Nanos,
     pub(crate) price: Price,
     pub(crate) qty: Qty,
     pub(crate) instrument: Slot,
@@ -45,66 +53,128 @@ pub(crate) struct Trade {
     pub(crate) is_busted: bool,
 }
 
-/// The ring of the last trades.
+const _: () = assert!(size_of::<Trade>() == 64, "as the limit's documentation says");
+
+/// The trades that can be busted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetainedTrades {
+    /// Their number, busted ones included.
+    pub count: u64,
+    /// The oldest; zero for none.
+    pub oldest: MatchId,
+    /// The log time of the oldest; zero for none.
+    pub oldest_time: Nanos,
+}
+
+/// The last trades, the oldest first. INVARIANT: their times ascend.
+///
+/// One that is older than the span stays until a later trade drops it: only its price counts then,
+/// as that of a dropped one does.
 pub(crate) struct Trades {
-    rows: Vec<Trade>,
-    /// The index of the oldest trade once the ring is full; the next trade replaces it.
-    oldest: usize,
+    rows: VecDeque<Trade>,
     count_max: usize,
+    span: Nanos,
 }
 
 impl Trades {
-    pub(crate) fn new(count_max: u32) -> Trades {
-        Trades { rows: Vec::new(), oldest: 0, count_max: count_max as usize }
+    pub(crate) fn new(count_max: u32, span: Nanos) -> Trades {
+        Trades { rows: VecDeque::new(), count_max: count_max as usize, span }
     }
 
-    /// Returns the number of retained trades.
+    /// Returns the number of rows.
     pub(crate) fn count(&self) -> usize {
         self.rows.len()
     }
 
-    /// Retains a trade, in place of the oldest when the ring is full; returns that one.
+    /// Returns true if a trade is too old for a bust.
     #[inline]
-    pub(crate) fn push(&mut self, trade: Trade) -> Option<Trade> {
-        if self.rows.len() < self.count_max {
+    fn is_old(&self, trade: &Trade, now: Nanos) -> bool {
+        now.0 > trade.time.0.saturating_add(self.span.0) && !plant::is(Plant::TradesKeptByCount)
+    }
+
+    /// Removes and returns the oldest trade if it is too old, or in the place of the next one.
+    #[inline]
+    pub(crate) fn drop_oldest(&mut self, now: Nanos) -> Option<Trade> {
+        let is_full = self.rows.len() == self.count_max;
+        let is_over = is_full || self.is_old(self.rows.front()?, now);
+        if is_over { self.rows.pop_front() } else { None }
+    }
+
+    /// Retains a trade. There must be room for it.
+    #[inline]
+    pub(crate) fn push(&mut self, trade: Trade) {
+        if self.rows.len() == self.rows.capacity() {
             // Reserved in full at the first trade: the system commits the memory only as it fills.
             self.rows.reserve_exact(self.count_max - self.rows.len());
-            self.rows.push(trade);
-            return None;
         }
-        let oldest = std::mem::replace(&mut self.rows[self.oldest], trade);
-        self.oldest += 1;
-        if self.oldest == self.count_max {
-            self.oldest = 0;
-        }
-        Some(oldest)
+        self.rows.push_back(trade);
+    }
+
+    /// Returns the log time of the newest trade; zero without one.
+    pub(crate) fn newest_time(&self) -> Nanos {
+        self.rows.back().map_or(Nanos(0), |trade| trade.time)
     }
 
     /// Returns the trades from the newest, which is `last`, to the oldest.
     pub(crate) fn newest_first(&self, last: MatchId) -> impl Iterator<Item = (MatchId, &Trade)> {
-        let (newer, older) = self.rows.split_at(self.oldest);
-        let trades = newer.iter().rev().chain(older.iter().rev());
-        (0..).zip(trades).map(move |(age, trade)| (MatchId(last.0 - age), trade))
+        (0..).zip(self.rows.iter().rev()).map(move |(age, trade)| (MatchId(last.0 - age), trade))
     }
 
     /// Returns the trades from the oldest to the newest.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &Trade> {
-        let (newer, older) = self.rows.split_at(self.oldest);
-        older.iter().chain(newer)
+        self.rows.iter()
     }
 
-    /// Returns the index of the trade `match_id` while it is retained; `last` is the newest trade.
-    fn place(&self, match_id: MatchId, last: MatchId) -> Option<usize> {
-        let age = last.0.checked_sub(match_id.0)?;
-        if match_id.is_none() || age >= self.rows.len() as u64 {
-            return None;
+    /// Returns the index of the trade `match_id`; `last` is the newest trade.
+    fn place(&self, match_id: MatchId, last: MatchId) -> Result<usize, Reason> {
+        let age = last.0.checked_sub(match_id.0).filter(|_| !match_id.is_none());
+        let age = age.ok_or(Reason::UnknownTrade)?;
+        let count = self.rows.len();
+        if age >= count as u64 {
+            return Err(Reason::TradeTooOld);
         }
-        let from_oldest = self.rows.len() - 1 - age as usize;
-        Some((self.oldest + from_oldest) % self.rows.len())
+        Ok(count - 1 - age as usize)
+    }
+
+    /// Returns the trade `match_id` if it can be busted; `last` is the newest trade.
+    fn find(&self, match_id: MatchId, last: MatchId, now: Nanos) -> Result<&Trade, Reason> {
+        let trade = &self.rows[self.place(match_id, last)?];
+        if self.is_old(trade, now) {
+            return Err(Reason::TradeTooOld);
+        }
+        if trade.is_busted && !plant::is(Plant::BustTwice) {
+            return Err(Reason::UnknownTrade);
+        }
+        Ok(trade)
+    }
+
+    /// Returns the trades that can be busted now; `last` is the newest trade.
+    fn retained(&self, last: MatchId, now: Nanos) -> RetainedTrades {
+        let old_count = match self.rows.front() {
+            Some(oldest) if self.is_old(oldest, now) => {
+                self.rows.partition_point(|trade| self.is_old(trade, now))
+            }
+            _ => 0,
+        };
+        let count = (self.rows.len() - old_count) as u64;
+        match self.rows.get(old_count) {
+            Some(oldest) => RetainedTrades {
+                count,
+                oldest: MatchId(last.0 + 1 - count),
+                oldest_time: oldest.time,
+            },
+            None => RetainedTrades::default(),
+        }
     }
 }
 
 impl Engine {
+    /// Returns the trades that can be busted at the last position's log time.
+    #[must_use]
+    pub fn retained_trades(&self) -> RetainedTrades {
+        self.trades.retained(self.match_id, self.time)
+    }
+
     pub(crate) fn bust_trade<S: EventSink>(
         &mut self,
         asker: Requester,
@@ -113,10 +183,10 @@ impl Engine {
     ) {
         match self.check_bust(asker, m) {
             Ok(trade) => {
-                self.carry_out_bust(m.match_id, &trade);
+                self.carry_out_bust(m, &trade);
                 self.say_busted(m.match_id, &trade, Side::Buy, out);
                 self.say_busted(m.match_id, &trade, Side::Sell, out);
-                self.recompute_prices(trade.instrument, out);
+                self.recompute_prices(&trade, out);
                 self.say_done(asker, ClOrdId::NONE, 2, out);
             }
             Err(reason) => self.reject(asker, NamedIds::NOTHING, reason, out),
@@ -126,31 +196,31 @@ impl Engine {
     /// Returns the instrument of the trade that a command would bust.
     pub(crate) fn instrument_of_bust(&self, command: &Command) -> Option<InstrumentId> {
         let Command::Request(Request::BustTrade(m)) = command else { return None };
-        let trade = &self.trades.rows[self.trades.place(m.match_id, self.match_id)?];
+        let trade = self.trades.find(m.match_id, self.match_id, self.time).ok()?;
         let instrument = &self.instruments[trade.instrument];
         (!trade.is_busted).then_some(instrument.definition.instrument_id)
     }
 
     fn check_bust(&self, asker: Requester, m: &BustTrade) -> Result<Trade, Reason> {
         self.check_operator(asker, m.partition_id)?;
-        let trade = (self.trades.place(m.match_id, self.match_id))
-            .map(|place| &self.trades.rows[place])
-            .filter(|trade| !trade.is_busted || plant::is(Plant::BustTwice))
-            .ok_or(Reason::UnknownTrade)?;
+        let trade = self.trades.find(m.match_id, self.match_id, self.time)?;
         if !self.config.has_risk {
             return Ok(*trade);
         }
+        let is_forced = m.force == Switch::On;
         let (buyer, seller) = (trade.buyer.account, trade.seller.account);
         let bought = self.positions.get(buyer, trade.instrument);
         let qty = i128::from(trade.qty.0);
         let least = i128::from(bought.total) - i128::from(bought.reserved) - qty;
-        if least < 0 && !self.accounts[buyer].is_unlimited {
+        if least < 0 && !is_forced && !self.accounts[buyer].is_unlimited {
             return Err(Reason::InsufficientPosition);
         }
         // At a negative price the buyer was paid.
         let paid = trade.price.notional(trade.qty);
-        self.accounts[seller].check_cash(paid)?;
-        self.accounts[buyer].check_cash(weir_types::Cash(-paid.0))?;
+        for (payer, amount) in [(seller, paid), (buyer, Cash(-paid.0))] {
+            let row = &self.accounts[payer];
+            if is_forced { row.check_debt(amount) } else { row.check_cash(amount) }?;
+        }
         let sold = self.positions.get(seller, trade.instrument);
         let most = i128::from(sold.total) + i128::from(sold.open_buy) + qty;
         let is_new = |is_empty: bool| usize::from(is_empty);
@@ -161,7 +231,7 @@ impl Engine {
         Ok(*trade)
     }
 
-    fn carry_out_bust(&mut self, match_id: MatchId, trade: &Trade) {
+    fn carry_out_bust(&mut self, m: &BustTrade, trade: &Trade) {
         let (paid, lots) = (trade.price.notional(trade.qty), lots(trade.qty));
         if self.config.has_risk {
             self.accounts[trade.seller.account].cash -= paid;
@@ -171,7 +241,13 @@ impl Engine {
             self.positions.update(trade.seller.account, trade.instrument, |p| p.total += lots);
             self.positions.update(trade.buyer.account, trade.instrument, |p| p.total -= lots);
         }
-        let place = self.trades.place(match_id, self.match_id).expect("found before");
+        for party in [trade.buyer, trade.seller] {
+            if m.force == Switch::On {
+                self.note_debts(party.account, trade.instrument);
+            }
+            self.forget_paid(party.account, trade.instrument);
+        }
+        let place = self.trades.place(m.match_id, self.match_id).expect("found before");
         self.trades.rows[place].is_busted = true;
     }
 
@@ -183,6 +259,9 @@ impl Engine {
         out: &mut S,
     ) {
         let party = if side == Side::Buy { trade.buyer } else { trade.seller };
+        let of = |debt: i128| if plant::is(Plant::ForcedBustUntold) { 0 } else { debt };
+        let debt_cash = Cash(of(self.owed(party.account, NIL)));
+        let debt_lots = of(self.owed(party.account, trade.instrument));
         let session = &mut self.sessions[party.session];
         let event_no: EventNo = session.take_event_no();
         let event = Event::Plain(PlainEvent::TradeBusted(TradeBusted {
@@ -199,6 +278,8 @@ impl Engine {
             instrument_id: self.instruments[trade.instrument].definition.instrument_id,
             partition_id: self.config.partition_id,
             side,
+            debt_cash,
+            debt_qty: Qty(u64::try_from(debt_lots).expect("positions are within 2^62")),
         }));
         self.say(&event, out);
     }

@@ -1,7 +1,7 @@
 //! Collars: the limit on the distance between references and trades of continuous trading, or of
 //! the uncrossing that begins it. A trade beyond it is replaced by a volatility interruption.
 
-use weir_types::{Nanos, Phase, Price};
+use weir_types::{Nanos, Phase, Price, Side};
 
 use crate::config::EventSink;
 use crate::engine::Engine;
@@ -60,6 +60,25 @@ impl Instrument {
         Collar::NONE
             .narrowed(self.static_reference(), d.static_collar)
             .narrowed(self.reference(), d.dynamic_collar)
+    }
+
+    /// Returns the price at which a market order that waits for a call reserves cash: the edge of
+    /// the static collar where there is one with a reference, within the bounds, otherwise the
+    /// bound.
+    pub(crate) fn call_reservation(&self, side: Side) -> Price {
+        let (d, bound) = (&self.definition, self.bound(side));
+        if plant::is(Plant::CallReservesAtBound) {
+            return bound;
+        }
+        let collar = Collar::NONE.narrowed(self.static_reference(), d.static_collar);
+        if collar.is_none() {
+            return bound;
+        }
+        let edge = match side {
+            Side::Buy => collar.high,
+            Side::Sell => collar.low,
+        };
+        Price(edge.clamp(d.price_min.0, d.price_max.0))
     }
 }
 

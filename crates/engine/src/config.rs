@@ -3,7 +3,7 @@
 //! Everything that can grow has a limit, enforced by a typed reject and never by a panic. Limits
 //! affect answers, so all replicas of a partition must have equal ones.
 
-use weir_types::PartitionId;
+use weir_types::{Nanos, PartitionId};
 use weir_wire::Event;
 use weir_wire::reference::SCHEDULE_LIST_MAX;
 
@@ -85,9 +85,11 @@ pub struct EngineConfig {
     /// The maximum number of pairs of account and instrument with a position or a live order, from
     /// 1 to 2^30.
     pub positions_max: u32,
-    /// The number of last trades that can be busted, from 1 to 2^24. It may be raised at a restart;
-    /// a value below the number of trades in the snapshot is refused.
+    /// The maximum number of trades retained for busts, from 1 to 2^24, at 64 bytes each. It may be
+    /// raised at a restart; a value below the number of trades in the snapshot is refused.
     pub trades_max: u32,
+    /// The log time for which a trade can be busted, unless `trades_max` later ones have come.
+    pub trades_span: Nanos,
     /// The seed of the hash tables. It affects no event and no digest, so every node may keep its
     /// own secret one: with a known seed a client could name its orders so that they all collide,
     /// and each look-up would pass them all.
@@ -129,7 +131,8 @@ impl EngineConfig {
             firms_max: 1 << 14,
             instruments_max: 1 << 14,
             positions_max: 1 << 21,
-            trades_max: 1 << 16,
+            trades_max: 1 << 20,
+            trades_span: Nanos(24 * 3_600 * 1_000_000_000),
             hash_seed: 0x57e1_2bad_5eed_0001,
             memory: Memory::AsFilled,
             checkpoint_interval: 1 << 16,

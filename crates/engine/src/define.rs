@@ -347,6 +347,9 @@ impl Engine {
             let row = &mut self.accounts[slot];
             row.is_unlimited = d.unlimited == Switch::On;
             row.live.bound(d.live_orders_max, self.config.orders_per_account_max);
+            if row.is_unlimited && row.is_in_debt {
+                self.forget_debts(slot);
+            }
             return Ok(());
         }
         if self.accounts.is_full() {
@@ -360,6 +363,7 @@ impl Engine {
             live: self.config.live_of_account(d.live_orders_max),
             is_unlimited: d.unlimited == Switch::On,
             is_killed: false,
+            is_in_debt: false,
         };
         self.accounts.insert(d.account_id.0, row);
         self.last_transfers.push(LastTransfer::default());

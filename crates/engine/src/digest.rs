@@ -84,7 +84,7 @@ pub(crate) fn fold_request(digest: u64, request: &Request) -> u64 {
             let whose = pair(m.account_id.0, m.firm_id.0);
             [u64::from(m.instrument_id.0), whose, u64::from(m.scope.code()), 0, 0]
         }
-        Request::BustTrade(m) => [m.match_id.0, 0, 0, 0, 0],
+        Request::BustTrade(m) => [m.match_id.0, m.force.code().into(), 0, 0, 0],
         Request::ChangePhases(m) => {
             let codes = [
                 m.phase.code(),
@@ -435,6 +435,7 @@ fn phase_sum(e: &PhaseChanged) -> u64 {
 }
 
 fn busted_sum(e: &TradeBusted) -> u64 {
+    let (debt_high, debt_low) = cash_words(e.debt_cash);
     sum([
         e.event_no.0,
         e.order_id.0,
@@ -446,6 +447,10 @@ fn busted_sum(e: &TradeBusted) -> u64 {
         pair(e.account_id.0, e.instrument_id.0),
         u64::from(e.side.code()),
         u64::from(e.partition_id.0) << 8 | 6,
+        debt_high,
+        debt_low,
+        e.debt_qty.0,
+        0,
     ])
 }
 

@@ -17,7 +17,9 @@ use weir_wire::{Command, Definition, Event, Message, PlainEvent, Request};
 use crate::account::Account;
 use crate::book::Levels;
 use crate::bust::Trades;
+use crate::call_markets::CallMarkets;
 use crate::config::{EngineConfig, EventSink, Memory, OnlyHearer};
+use crate::debt::Debtors;
 use crate::digest;
 use crate::emit::{NamedIds, Requester};
 use crate::fillable::Hidden;
@@ -63,6 +65,7 @@ pub struct Engine {
     pub(crate) orders: Orders,
     pub(crate) levels: Levels,
     pub(crate) trades: Trades,
+    pub(crate) debtors: Debtors,
     pub(crate) timers: Timers,
     pub(crate) sweeps: Sweeps,
     /// The changes of phase that are to be filed together.
@@ -73,6 +76,8 @@ pub struct Engine {
     pub(crate) wave: Vec<Slot>,
     /// The levels of a call; a buffer kept for reuse.
     pub(crate) call_levels: Vec<CallLevel>,
+    /// The market orders of a call; a buffer kept for reuse.
+    pub(crate) call_markets: CallMarkets,
     /// Hidden quantities found on a walk over the book; a buffer kept for reuse.
     pub(crate) hidden: Vec<Hidden>,
 }
@@ -238,13 +243,15 @@ impl Engine {
             positions: Positions::new(config.positions_max, seed),
             orders: Orders::new(config.orders_max, seed),
             levels: Levels::default(),
-            trades: Trades::new(config.trades_max),
+            trades: Trades::new(config.trades_max, config.trades_span),
+            debtors: Debtors::default(),
             timers: Timers::default(),
             sweeps: Sweeps::default(),
             list: None,
             batch: Vec::new(),
             wave: Vec::new(),
             call_levels: Vec::new(),
+            call_markets: CallMarkets::default(),
             hidden: Vec::new(),
             config,
         };

@@ -304,12 +304,12 @@ pub(crate) fn holding_of(order: &Order, qty: Qty) -> Holding {
     }
 }
 
-/// Returns the price at which a new order reserves cash; zero reserves none. A market order in a
-/// call, or parked for one, reserves at the worst price at which it may trade.
+/// Returns the price at which a new order reserves cash; zero reserves none. A market order
+/// reserves only in a call, or parked for one.
 fn reserved_at(m: &NewOrder, instrument: &Instrument) -> Price {
     let waits = m.time_in_force == TimeInForce::AtTheClose || is_call(instrument.phase);
     match m.ord_type {
-        OrdType::Market if waits => instrument.bound(m.side),
+        OrdType::Market if waits => instrument.call_reservation(m.side),
         _ => m.price,
     }
 }

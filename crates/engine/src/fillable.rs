@@ -271,6 +271,7 @@ mod tests {
             live: LiveOrders::new(0, 1),
             is_unlimited,
             is_killed: false,
+            is_in_debt: false,
         };
         Walk {
             side,

@@ -22,10 +22,12 @@ mod agenda;
 mod ahead;
 mod book;
 mod bust;
+mod call_markets;
 mod cancel;
 mod checkpoint;
 mod collar;
 mod config;
+mod debt;
 mod define;
 mod digest;
 mod emit;
@@ -63,7 +65,9 @@ mod uncross;
 /// another version does not execute them again (`docs/adr/0018-versions-of-rules.md`).
 pub const RULES_VERSION: u32 = 7;
 
+pub use bust::RetainedTrades;
 pub use config::{EngineConfig, EventSink, Memory};
+pub use debt::Debt;
 pub use engine::{
     Engine, InstrumentState, Level, OrderQueue, OrderState, PositionTotals, QueuedOrder,
     SessionState, Totals,

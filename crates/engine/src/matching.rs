@@ -168,6 +168,7 @@ impl Engine {
         let trade = Trade {
             buyer: Party::of(&self.orders[buy]),
             seller: Party::of(&self.orders[sell]),
+            time: self.time,
             price,
             qty,
             instrument: self.orders[buy].instrument,

@@ -40,8 +40,8 @@ impl OrderLocation {
 #[repr(C, align(64))]
 pub(crate) struct Order {
     pub(crate) rec: Rec,
-    /// The price for the cash reservation: the limit; the instrument's bound at entry for a market
-    /// order of a call; zero for an order that pays fill by fill.
+    /// The price for the cash reservation: the limit; that of its entry for a market order of a
+    /// call, which may trade beyond it; zero for an order that pays fill by fill.
     pub(crate) price: Price,
     pub(crate) leaves_qty: Qty,
     pub(crate) order_qty: Qty,

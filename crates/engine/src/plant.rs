@@ -151,5 +151,15 @@ weir_plant::plants! {
         SnapshotForgetsList,
         /// A snapshot omits the causes of the phases.
         CauseForgottenAtRestart,
+        /// The events of a forced bust do not tell the debts behind it.
+        ForcedBustUntold,
+        /// An account in debt enters orders that reserve cash.
+        DebtorTrades,
+        /// A trade can be busted whatever its age, while later ones leave room for it.
+        TradesKeptByCount,
+        /// A market order of a call reserves at the instrument's bound.
+        CallReservesAtBound,
+        /// A restored engine does not know the debts of its accounts.
+        SnapshotForgetsDebt,
     }
 }

@@ -111,26 +111,41 @@ impl Instrument {
 }
 
 impl Engine {
-    /// Retains the trade `match_id` for a bust; the oldest one leaves its price in its
-    /// instrument's bases.
+    /// Retains the trade `match_id` for a bust. Trades that are too old leave their prices in their
+    /// instruments' bases: two at most, so that they make room and no trade waits for a crowd.
     #[inline]
     pub(crate) fn retain(&mut self, trade: Trade) {
-        let count = self.trades.count() as u64;
-        if let Some(oldest) = self.trades.push(trade) {
-            let match_id = MatchId(self.match_id.0 - count);
+        for _ in 0..2 {
+            let match_id = MatchId(self.match_id.0 - self.trades.count() as u64);
+            let Some(oldest) = self.trades.drop_oldest(self.time) else { break };
             self.instruments[oldest.instrument].absorb(match_id, &oldest);
         }
+        self.trades.push(trade);
     }
 
-    /// Sets an instrument's prices to those of the trades that remain behind a bust. Visits the
-    /// retained trades, at most.
-    pub(crate) fn recompute_prices<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
+    /// Sets an instrument's prices to those of the trades that remain behind the bust of one.
+    /// Visits the retained trades from the newest until each price is found.
+    pub(crate) fn recompute_prices<S: EventSink>(&mut self, busted: &Trade, out: &mut S) {
+        let instrument = busted.instrument;
         let row = &self.instruments[instrument];
         let before = (row.last_price, row.uncrossed_price);
-        let bases = row.bases;
+        let (bases, waits_for_stops) = (row.bases, row.traded.is_some());
         let [mut last, mut session] = [None; 2];
-        let (mut uncrossed, mut traded) = (None, bases.traded);
+        // Only the bust of an uncrossing's trade changes that price.
+        let mut uncrossed = row.uncrossed_price.filter(|_| !busted.is_auction);
+        let mut traded = bases.traded;
         for (match_id, trade) in self.trades.newest_first(self.match_id) {
+            // No bust brings a price where there was none.
+            let is_settled = |before: Option<Price>, found: Option<Price>, base: &PriceBase| {
+                before.is_none() || found.is_some() || match_id <= base.since
+            };
+            if is_settled(row.last_price, last, &bases.last)
+                && is_settled(row.session_price, session, &bases.session)
+                && is_settled(row.uncrossed_price, uncrossed, &bases.uncrossed)
+                && !(waits_for_stops && match_id >= bases.traded_from)
+            {
+                break;
+            }
             if trade.instrument != instrument || trade.is_busted {
                 continue;
             }

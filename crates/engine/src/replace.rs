@@ -146,7 +146,7 @@ impl Engine {
     }
 }
 
-/// Returns the new price for the cash reservation: a market order keeps its bound.
+/// Returns the new price for the cash reservation: a market order keeps the one that it has.
 fn new_price(order: &Order, m: &ReplaceOrder) -> Price {
     if order.ord_type == OrdType::Market { order.price } else { m.price }
 }

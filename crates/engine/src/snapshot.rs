@@ -44,9 +44,11 @@ use origin::{read_origin, write_origin};
 use promised::SnapshotReservations;
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
-const VERSION: u32 = 6;
-/// The last version without groups, changes of many instruments and causes of phases: that of the
-/// rules before, so that an upgrade begins at the end of its log.
+const VERSION: u32 = 7;
+/// The last version without times of trades: that of the rules before, so that an upgrade begins at
+/// the end of its log.
+const VERSION_UNTIMED: u32 = 6;
+/// The last version without groups, changes of many instruments and causes of phases.
 const VERSION_UNGROUPED: u32 = 5;
 /// The oldest version that is read, that of rules 4. It has no halts: a halted instrument is held,
 /// and goes back to continuous trading as a resume did then. It has no sweeps of kill switches. Its
@@ -126,7 +128,7 @@ impl Engine {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// The snapshot version that this engine writes. It reads that one and the two before.
+    /// The snapshot version that this engine writes. It reads that one and the three before.
     pub const SNAPSHOT_VERSION: u32 = VERSION;
 
     /// Restores the engine from a snapshot. It continues like the original, with equal events and
@@ -166,6 +168,7 @@ impl Engine {
         engine.read_positions(&mut r, &mut promised)?;
         engine.read_orders(&mut r)?;
         engine.check_promised(&promised)?;
+        engine.find_debts();
         engine.read_timers(&mut r)?;
         engine.read_group_changes(&mut r, version)?;
         engine.read_list(&mut r, version)?;
@@ -255,6 +258,7 @@ impl Engine {
                 firm,
                 is_unlimited: r.flag()?,
                 is_killed: r.flag()?,
+                is_in_debt: false,
                 live: self.config.live_of_account(r.u32()?),
                 cash: Cash(r.i128()?),
                 reserved: Cash::ZERO,
@@ -550,6 +554,7 @@ impl Engine {
                 w.u32(party.session);
                 w.u32(party.account);
             }
+            w.u64(trade.time.0);
             w.u64(trade.price.0.cast_unsigned());
             w.u64(trade.qty.0);
             w.u32(trade.instrument);
@@ -570,6 +575,8 @@ impl Engine {
             let trade = Trade {
                 buyer,
                 seller,
+                // Older versions do not tell it: the span of their trades begins here.
+                time: if version > VERSION_UNTIMED { Nanos(r.u64()?) } else { self.time },
                 price: Price(r.u64()?.cast_signed()),
                 qty: Qty(r.u64()?),
                 instrument: r.u32()?,
@@ -577,7 +584,8 @@ impl Engine {
                 is_busted: r.flag()?,
             };
             self.check_slots(trade.buyer.account, trade.instrument)?;
-            if trade.qty.is_zero() || trade.qty.0 > ORDER_QTY_LIMIT {
+            let is_timed = (self.trades.newest_time()..=self.time).contains(&trade.time);
+            if !is_timed || trade.qty.is_zero() || trade.qty.0 > ORDER_QTY_LIMIT {
                 return Err(SnapshotError::Invalid("trade"));
             }
             self.trades.push(trade);

@@ -112,7 +112,7 @@ impl Engine {
         }
         // The wave itself has started a call.
         let verdict = match ord_type {
-            OrdType::Market => match self.reserve_at_bound(slot) {
+            OrdType::Market => match self.reserve_for_call(slot) {
                 Ok(()) => return self.stand(slot, OrderLocation::Book, is_listed),
                 Err(reason) => Verdict::CancelRest(reason),
             },
@@ -122,13 +122,13 @@ impl Engine {
     }
 
     /// Reserves cash for a market order that joins a call's book, if the account has enough.
-    fn reserve_at_bound(&mut self, slot: Slot) -> Result<(), Reason> {
+    fn reserve_for_call(&mut self, slot: Slot) -> Result<(), Reason> {
         let order = &self.orders[slot];
         let (account, leaves_qty) = (order.account, order.leaves_qty);
-        let bound = self.instruments[order.instrument].bound(order.side);
-        let need = cash_need(order.side, bound, leaves_qty);
+        let price = self.instruments[order.instrument].call_reservation(order.side);
+        let need = cash_need(order.side, price, leaves_qty);
         self.check_cash(account, need)?;
-        self.orders[slot].price = bound;
+        self.orders[slot].price = price;
         if self.config.has_risk {
             let cash = holding_of(&self.orders[slot], leaves_qty).cash;
             self.accounts[account].reserved += cash;

@@ -19,7 +19,7 @@ use weir_wire::reference::Transfer;
 use crate::config::{CASH_LIMIT, EventSink, POSITION_LIMIT};
 use crate::emit::{NamedIds, Requester};
 use crate::engine::Engine;
-use crate::index::Slot;
+use crate::index::{NIL, Slot};
 
 /// The last transfer of an account. Kept apart from the accounts, whose rows are a cache line each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +77,9 @@ impl Engine {
         self.accounts[account].cash += m.cash;
         let moved = if m.cash.0 < 0 { &mut self.cash_moved_out } else { &mut self.cash_moved_in };
         *moved = moved_on(*moved, m.cash);
+        if self.accounts[account].is_in_debt {
+            self.forget_paid(account, instrument.unwrap_or(NIL));
+        }
         Ok(1)
     }
 

@@ -3,10 +3,11 @@
 //! [`uncrossing_price`] is the search alone, a pure function of the levels, so that a view can
 //! publish the price that a call would give now.
 
-use weir_types::{Liquidity, Price, Qty, RequestNo, Side};
+use weir_types::{Liquidity, OrdType, Price, Qty, RequestNo, Side};
 use weir_wire::event::Uncrossed;
 use weir_wire::{Event, PlainEvent};
 
+use crate::call_markets::CallMarkets;
 use crate::config::EventSink;
 use crate::emit::Change;
 use crate::engine::Engine;
@@ -19,8 +20,8 @@ use crate::plant::{self, Plant};
 /// The quantities of a call at one price: the lots of all orders there, including hidden parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLevel {
-    /// The limit; for market orders the worst price at which they may trade. In the instrument's
-    /// price unit, like all prices here.
+    /// The limit; for market orders the instrument's bound. In the instrument's price unit, like
+    /// all prices here.
     pub price: Price,
     /// Lots to buy at this price or a lower one.
     pub buy_qty: Qty,
@@ -174,8 +175,8 @@ impl BestLimits {
 }
 
 impl Engine {
-    /// Trades the orders of a call and reports the result. Repeats while limits cross: a market
-    /// order may have taken the volume at a price within its bound and left them crossed.
+    /// Trades the orders of a call and reports the result. Repeats while limits cross: market
+    /// orders may have taken the volume within the bounds and left limits beyond them crossed.
     pub(crate) fn uncross<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
         while self.uncross_once(instrument, out) && self.do_limits_cross(instrument) {}
     }
@@ -183,16 +184,35 @@ impl Engine {
     /// Returns true if an uncrossing now would give a price beyond the collar of continuous
     /// trading.
     pub(crate) fn uncrosses_beyond_collar(&mut self, instrument: Slot) -> bool {
-        let row = &self.instruments[instrument];
-        let (collar, reference) = (row.collar(), row.reference());
+        let collar = self.instruments[instrument].collar();
         if collar.is_none() || plant::is(Plant::CallIgnoresCollars) {
             return false;
         }
-        let mut levels = core::mem::take(&mut self.call_levels);
-        self.collect_call(instrument, &mut levels);
-        let found = uncrossing_price(&levels, reference, row.definition.tick_size);
-        self.call_levels = levels;
+        let found = self.find_uncrossing(instrument);
         found.is_some_and(|uncrossing| !collar.allows(uncrossing.price))
+    }
+
+    /// Finds the price at which the call's book would trade now, by lots that can be paid. Leaves
+    /// in `call_markets` the market orders with the lots that take part.
+    ///
+    /// Each round leaves out lots that cannot be paid at the price before, which makes the next one
+    /// better for their side, so that nearly always the second is the last.
+    fn find_uncrossing(&mut self, instrument: Slot) -> Option<Uncrossing> {
+        let mut levels = core::mem::take(&mut self.call_levels);
+        let mut markets = core::mem::take(&mut self.call_markets);
+        let row = &self.instruments[instrument];
+        let (reference, tick_size) = (row.reference(), row.definition.tick_size);
+        self.collect_markets(instrument, &mut markets);
+        let found = loop {
+            self.collect_call(instrument, &markets, &mut levels);
+            let found = uncrossing_price(&levels, reference, tick_size);
+            let price = found.map(|uncrossing| uncrossing.price);
+            if !price.is_some_and(|price| self.cut_to_payable(instrument, price, &mut markets)) {
+                break found;
+            }
+        };
+        (self.call_levels, self.call_markets) = (levels, markets);
+        found
     }
 
     fn do_limits_cross(&self, instrument: Slot) -> bool {
@@ -203,11 +223,8 @@ impl Engine {
 
     /// Finds one price, makes its trades and emits `Uncrossed`; returns false when nothing traded.
     fn uncross_once<S: EventSink>(&mut self, instrument: Slot, out: &mut S) -> bool {
-        let mut levels = core::mem::take(&mut self.call_levels);
-        self.collect_call(instrument, &mut levels);
-        let row = &self.instruments[instrument];
-        let found = uncrossing_price(&levels, row.reference(), row.definition.tick_size);
-        self.call_levels = levels;
+        let found = self.find_uncrossing(instrument);
+        self.end_unpaid(out);
         let told = found.unwrap_or(Uncrossing { price: Price(0), qty: Qty::ZERO, surplus: 0 });
         let mut open_qty = told.qty;
         while !open_qty.is_zero() {
@@ -231,21 +248,15 @@ impl Engine {
     }
 
     /// Collects the levels of a book in ascending order of price.
-    fn collect_call(&self, instrument: Slot, levels: &mut Vec<CallLevel>) {
+    fn collect_call(&self, instrument: Slot, markets: &CallMarkets, levels: &mut Vec<CallLevel>) {
         levels.clear();
         let row = &self.instruments[instrument];
         for side in [Side::Buy, Side::Sell] {
             for level in row.side(side).best_first() {
                 levels.push(entry(side, self.levels[level].price, self.whole_qty(level), true));
             }
-            for level in row.markets(side).best_first() {
-                let mut slot = self.levels[level].head;
-                while slot != NIL {
-                    let order = &self.orders[slot];
-                    levels.push(entry(side, order.price, order.leaves_qty, false));
-                    slot = order.level_next;
-                }
-            }
+            let bound = row.bound(side);
+            levels.extend(markets.lots(side).map(|qty| entry(side, bound, qty, false)));
         }
         levels.sort_unstable_by_key(|level| level.price);
     }
@@ -264,20 +275,18 @@ impl Engine {
         qty
     }
 
-    /// Returns the first order of a side that trades at `price`: market orders come before limits.
-    fn first_in_call(&self, instrument: Slot, side: Side, price: Price) -> Slot {
+    /// Returns the first order of a side that trades at `price`, with the lots that it has for it:
+    /// market orders come before limits.
+    fn first_in_call(&self, instrument: Slot, side: Side, price: Price) -> (Slot, Qty) {
         let row = &self.instruments[instrument];
-        if let Some(level) = row.markets(side).best() {
-            let mut slot = self.levels[level].head;
-            while slot != NIL {
-                if reaches(side, self.orders[slot].price, price) {
-                    return slot;
-                }
-                slot = self.orders[slot].level_next;
-            }
+        if let Some(market) = self.call_markets.next(side)
+            && reaches(side, row.bound(side), price)
+        {
+            return market;
         }
         let level = row.side(side).best().expect("the volume stands in the book");
-        self.levels[level].head
+        let slot = self.levels[level].head;
+        (slot, self.orders[slot].leaves_qty)
     }
 
     /// Makes one trade of the best buy with the best sell; returns its quantity.
@@ -288,10 +297,9 @@ impl Engine {
         open_qty: Qty,
         out: &mut S,
     ) -> Qty {
-        let buy = self.first_in_call(instrument, Side::Buy, price);
-        let sell = self.first_in_call(instrument, Side::Sell, price);
-        let leaves_qty = self.orders[buy].leaves_qty.min(self.orders[sell].leaves_qty);
-        let qty = leaves_qty.min(open_qty);
+        let (buy, buy_qty) = self.first_in_call(instrument, Side::Buy, price);
+        let (sell, sell_qty) = self.first_in_call(instrument, Side::Sell, price);
+        let qty = buy_qty.min(sell_qty).min(open_qty);
         self.match_id = self.match_id.next();
         self.retain_trade([buy, sell], price, qty, true);
         let match_id = self.match_id;
@@ -318,9 +326,15 @@ impl Engine {
             };
             self.say_order(slot, &change, out);
         }
-        for slot in [buy, sell] {
-            if self.orders[slot].leaves_qty.is_zero() {
+        for (side, slot) in [(Side::Buy, buy), (Side::Sell, sell)] {
+            let order = &self.orders[slot];
+            let (is_market, is_filled) =
+                (order.ord_type == OrdType::Market, order.leaves_qty.is_zero());
+            let is_used_up = is_market && self.call_markets.take(side, qty);
+            if is_filled {
                 self.remove_resting(slot);
+            } else if is_used_up {
+                self.end_cut(slot, out);
             }
         }
         qty

@@ -20,6 +20,7 @@ fn a_bust_returns_cash_and_lots_once_and_leaves_the_orders() {
         match_id: MatchId(1),
         session_id: OPERATOR,
         partition_id: HERE,
+        force: Switch::Off,
     }));
     let sides: Vec<_> = events.iter().filter_map(weir_wire::Event::address).collect();
     assert_eq!(sides.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [BOB, ALICE, OPERATOR]);
@@ -63,8 +64,8 @@ fn a_snapshot_is_read_with_more_trades_allowed_and_refused_by_both_numbers_with_
     check_on(
         &mut desk,
         &[
-            ("bust 2", &["refused UnknownTrade"]),
-            ("bust 3", &["refused UnknownTrade"]),
+            ("bust 2", &["refused TradeTooOld"]),
+            ("bust 3", &["refused TradeTooOld"]),
             ("bust 4", &["busted Buy 1@100", "busted Sell 1@100", "done 2"]),
             ("bust 8", &["busted Buy 1@100", "busted Sell 1@100", "done 2"]),
             ("bust 9", &["refused UnknownTrade"]),
@@ -149,7 +150,7 @@ fn only_the_last_trades_can_be_busted() {
     for _ in 0..5 {
         step(&mut desk, "bob buy x 100 1");
     }
-    check_on(&mut desk, &[("bust 2", &["refused UnknownTrade"])]);
+    check_on(&mut desk, &[("bust 2", &["refused TradeTooOld"])]);
     check_on(&mut desk, &[("bust 4", &["busted Buy 1@100", "busted Sell 1@100", "done 2"])]);
     let mut bytes = Vec::new();
     desk.engine.snapshot(&mut bytes);
@@ -157,11 +158,11 @@ fn only_the_last_trades_can_be_busted() {
     check_on(
         &mut desk,
         &[
-            ("bust 2", &["refused UnknownTrade"]),
+            ("bust 2", &["refused TradeTooOld"]),
             ("bust 4", &["refused UnknownTrade"]),
             ("bust 3", &["busted Buy 1@100", "busted Sell 1@100", "done 2"]),
             ("bob buy x 100 1", &["x New 1", "a Trade 1@100 44", "x Trade 1@100 0"]),
-            ("bust 3", &["refused UnknownTrade"]),
+            ("bust 3", &["refused TradeTooOld"]),
             ("bust 6", &["busted Buy 1@100", "busted Sell 1@100", "done 2"]),
         ],
     );
@@ -176,6 +177,7 @@ fn only_operators_bust_and_only_here() {
             match_id: MatchId(1),
             session_id,
             partition_id,
+            force: Switch::Off,
         })
     };
     assert_eq!(rejected_of(&desk.ask(bust(ALICE, HERE))[0]).reason, Reason::NotEntitled);

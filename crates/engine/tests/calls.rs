@@ -116,7 +116,7 @@ fn market_orders_stand_before_every_limit_and_pay_what_was_reserved() {
 }
 
 #[test]
-fn a_market_order_of_a_call_respects_the_bounds_of_its_entry() {
+fn a_market_order_of_a_call_trades_within_the_bounds_at_its_end() {
     let mut desk = in_opening_call();
     define(&mut desk, |d| d.price_max = Price(150));
     step(&mut desk, "bob buy m 0 2");
@@ -125,13 +125,14 @@ fn a_market_order_of_a_call_respects_the_bounds_of_its_entry() {
         &mut desk,
         &[
             ("sell a 200 1", &["a New 1"]),
+            ("sell b 400 1", &["b Rejected InvalidPrice"]),
             ("bob buy n 0 2", &["n New 2"]),
             (
                 "phase continuous",
                 &[
-                    "n Trade 1@200 1",
+                    "m Trade 1@200 1",
                     "a Trade 1@200 0",
-                    "uncrossed 1@200 +1",
+                    "uncrossed 1@200 +3",
                     "m Canceled NoLiquidity",
                     "n Canceled NoLiquidity",
                     "phase Continuous",
@@ -140,6 +141,13 @@ fn a_market_order_of_a_call_respects_the_bounds_of_its_entry() {
             ),
         ],
     );
+    for text in ["phase closed", "phase opening", "sell c 200 1"] {
+        step(&mut desk, text);
+    }
+    define(&mut desk, |d| d.price_max = Price(150));
+    step(&mut desk, "bob buy o 0 1");
+    let told = ["uncrossed 0@0 +0", "o Canceled NoLiquidity", "phase Continuous", "done 1"];
+    check_on(&mut desk, &[("phase continuous", &told)]);
 }
 
 #[test]

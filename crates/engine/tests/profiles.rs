@@ -312,6 +312,7 @@ fn of_fields(config: EngineConfig) -> u64 {
         instruments_max,
         positions_max,
         trades_max,
+        trades_span,
         hash_seed: _,
         memory: _,
         checkpoint_interval,
@@ -324,8 +325,13 @@ fn of_fields(config: EngineConfig) -> u64 {
     let of_steps = [sweep_ends_max, sweep_visits_max, tick_changes_max, sweeps_max];
     let of_tables = [accounts_max, sessions_max, firms_max, instruments_max, positions_max];
     let limits = [&of_orders[..], &of_steps, &of_tables, &[trades_max]].concat();
-    let others =
-        [checkpoint_interval, is_digested.into(), u64::from(outcomes_max), has_risk.into()];
+    let others = [
+        checkpoint_interval,
+        is_digested.into(),
+        u64::from(outcomes_max),
+        has_risk.into(),
+        trades_span.0,
+    ];
     let words = limits.into_iter().map(u64::from).chain(others);
     words.fold(HASH_START, |hash, word| hashed(hash, &word.to_le_bytes()))
 }

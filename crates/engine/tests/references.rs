@@ -76,7 +76,7 @@ fn behind_a_bust_a_trade_too_old_to_be_busted_counts() {
     {
         assert_eq!(step(&mut desk, text)[2], references);
     }
-    assert_eq!(step(&mut desk, "bust 1"), ["refused UnknownTrade"]);
+    assert_eq!(step(&mut desk, "bust 1"), ["refused TradeTooOld"]);
 }
 
 #[test]

@@ -106,6 +106,8 @@ fn only_answers_are_read_as_remembered_answers() {
         instrument_id: TULIP,
         partition_id: HERE,
         side: Side::Buy,
+        debt_cash: Cash(0),
+        debt_qty: Qty(0),
     });
     let later = PlainEvent::RequestDone(weir_wire::event::RequestDone {
         request_no: RequestNo(done.request_no.0 + 1),

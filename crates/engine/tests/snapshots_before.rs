@@ -81,6 +81,10 @@ fn a_snapshot_of_the_version_before_goes_on_with_its_phases_and_prices() {
 fn a_bust_of_a_trade_of_the_version_before_leaves_its_prices() {
     let mut engine = Engine::restore(config(), SNAPSHOT).expect("it is read");
     let before: Vec<_> = engine.instruments().map(|row| (row.last_price, row.is_held)).collect();
+    // Their times are not known: the span begins with the snapshot.
+    let retained = engine.retained_trades();
+    assert!(retained.count > 0);
+    assert_eq!(retained.oldest_time, engine.time());
     let mut busted_count = 0;
     for match_id in 1..1_000 {
         let bust = BustTrade {
@@ -88,6 +92,7 @@ fn a_bust_of_a_trade_of_the_version_before_leaves_its_prices() {
             match_id: MatchId(match_id),
             session_id: OPERATOR,
             partition_id: HERE,
+            force: Switch::Off,
         };
         let events = ask(&mut engine, match_id, Request::BustTrade(bust));
         let is_busted = |event: &&Event| matches!(event, Event::Plain(PlainEvent::TradeBusted(_)));

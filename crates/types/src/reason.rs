@@ -120,6 +120,8 @@ reasons! {
     /// The partition's list of changes was begun by another session, or has another length than the
     /// request says.
     ListIncomplete = 47, "the list of changes is another session's, or changes of it are missing";
+    /// The trade is older than those that can be busted.
+    TradeTooOld = 48, "the trade is older than those that can be taken back";
 
     /// No such instrument.
     UnknownInstrument = 60, "no such instrument";

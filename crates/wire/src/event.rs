@@ -5,7 +5,7 @@
 //! `rec`) orders the changes within a partition.
 
 use weir_types::{
-    AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
+    AccountId, Cash, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
     MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Phase, PhaseCause, PhaseHold,
     PhaseReached, Position, Price, Qty, Reason, Rec, RequestNo, SelfTradePrevention, Seq,
     SessionId, Side, Switch, TimeInForce,
@@ -185,7 +185,7 @@ messages! {
         partition_id: PartitionId,
     }
     /// A trade was busted; addressed to one side of it.
-    TradeBusted = 46 {
+    TradeBusted = 46 from 75 {
         /// The position of the command that caused it.
         position: Position,
         /// Its number among the session's events of this partition.
@@ -212,6 +212,11 @@ messages! {
         partition_id: PartitionId,
         /// The side that the order was on.
         side: Side,
+        /// The amount by which the account's cash, less reservations, is below zero behind the
+        /// bust; zero for none, and for an unlimited account.
+        debt_cash: Cash,
+        /// The lots by which its position in the instrument is, likewise.
+        debt_qty: Qty,
     }
 
     /// A call auction's book was uncrossed; its trades come before this event.

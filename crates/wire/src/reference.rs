@@ -235,7 +235,7 @@ messages! {
     }
 
     /// Busts a trade: cash and lots return, the orders stay as they are.
-    BustTrade = 27 {
+    BustTrade = 27 from 22 {
         /// The session's request number.
         request_no: RequestNo,
         /// The trade.
@@ -244,6 +244,9 @@ messages! {
         session_id: SessionId,
         /// The partition.
         partition_id: PartitionId,
+        /// On: also if an account has spent the cash or the lots that return. A limited account may
+        /// be in debt behind it.
+        force: Switch,
     }
 
     /// Schedules a change of an instrument's phase, or clears its schedule.

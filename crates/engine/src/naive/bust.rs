@@ -1,13 +1,14 @@
 //! The naive engine's busts of trades, and the prices that follow from the trades that remain.
 
-use weir_types::{InstrumentId, MatchId, OrderId, Price, Qty, Reason, Side, Switch};
+use weir_types::{Cash, InstrumentId, MatchId, Nanos, OrderId, Price, Qty, Reason, Side, Switch};
 use weir_wire::event::{ReferencesChanged, TradeBusted};
 use weir_wire::reference::{BustTrade, SetReference};
 use weir_wire::{Event, PlainEvent, Request};
 
 use super::entry::is_price_fine;
 use super::{NaiveEngine, Trade, TradingRule};
-use crate::config::{EventSink, POSITION_LIMIT};
+use crate::bust::RetainedTrades;
+use crate::config::{CASH_LIMIT, EventSink, POSITION_LIMIT};
 
 impl NaiveEngine {
     pub(super) fn bust_trade<S: EventSink>(
@@ -17,16 +18,25 @@ impl NaiveEngine {
         out: &mut S,
     ) -> Result<(), Reason> {
         self.check_operator(request, m.partition_id)?;
-        let trade = self.trades.get(&m.match_id.0).cloned().ok_or(Reason::UnknownTrade)?;
-        self.check_bust(&trade)?;
+        let Some(trade) = self.trades.get(&m.match_id.0).cloned() else {
+            return Err(self.why_no_bust(m.match_id.0));
+        };
+        let is_forced = m.force == Switch::On;
+        self.check_bust(&trade, is_forced)?;
         self.trades.remove(&m.match_id.0);
+        let debts_before = self.debts();
         for side in trade.sides {
             let sign = if side.side == Side::Buy { 1 } else { -1 };
             let account = self.accounts.get_mut(&side.account_id).expect("it has traded");
             account.cash += sign * i128::from(trade.price.0) * i128::from(trade.lots);
             self.move_lots(side.account_id, trade.instrument_id, -sign * i128::from(trade.lots));
         }
+        if is_forced && self.debts().iter().any(|debt| !debts_before.contains(debt)) {
+            self.rules.push(TradingRule::ForcedBustMakesDebt);
+        }
         for side in trade.sides {
+            let debt_cash = Cash(self.owed_cash(side.account_id));
+            let debt_lots = self.owed_lots(side.account_id, trade.instrument_id);
             let event = TradeBusted {
                 position: self.position,
                 event_no: self.next_event_no(side.session_id),
@@ -41,6 +51,8 @@ impl NaiveEngine {
                 instrument_id: trade.instrument_id,
                 partition_id: self.config.partition_id,
                 side: side.side,
+                debt_cash,
+                debt_qty: Qty(u64::try_from(debt_lots).expect("positions are within 2^62")),
             };
             self.say(Event::Plain(PlainEvent::TradeBusted(event)), out);
         }
@@ -136,19 +148,61 @@ impl NaiveEngine {
         self.say(Event::Plain(PlainEvent::ReferencesChanged(event)), out);
     }
 
-    /// Checks that the buyer has the lots and the paid side the cash to return, then that limits
-    /// allow it.
-    fn check_bust(&self, trade: &Trade) -> Result<(), Reason> {
+    /// Forgets the trades that are too old for a bust at this time.
+    pub(super) fn forget_old_trades(&mut self) {
+        let span = self.config.trades_span.0;
+        while let Some((match_id, time)) = self.trade_times.first_key_value()
+            && time.0.saturating_add(span) < self.time.0
+        {
+            self.trades.remove(match_id);
+            self.trade_times.pop_first();
+        }
+    }
+
+    /// Returns the same as [`Engine::retained_trades`](crate::Engine::retained_trades).
+    #[must_use]
+    pub fn retained_trades(&self) -> RetainedTrades {
+        let oldest = self.trade_times.first_key_value();
+        let (oldest, oldest_time) = oldest.map_or((0, Nanos(0)), |(id, time)| (*id, *time));
+        RetainedTrades {
+            count: self.trade_times.len() as u64,
+            oldest: MatchId(oldest),
+            oldest_time,
+        }
+    }
+
+    /// Returns the reason for which a trade that cannot be busted cannot.
+    fn why_no_bust(&mut self, match_id: u64) -> Reason {
+        let has_been = (1..=self.match_id).contains(&match_id);
+        if !has_been || self.trade_times.contains_key(&match_id) {
+            return Reason::UnknownTrade;
+        }
+        let is_among_last = self.match_id - match_id < u64::from(self.config.trades_max);
+        self.rules.push(match is_among_last {
+            true => TradingRule::BustTooLate,
+            false => TradingRule::BustOfDisplacedTrade,
+        });
+        Reason::TradeTooOld
+    }
+
+    /// Checks that the buyer has the lots and the paid side the cash to return, or may owe them,
+    /// then that limits allow it.
+    fn check_bust(&self, trade: &Trade, is_forced: bool) -> Result<(), Reason> {
         let [buyer, seller] = trade.sides.map(|side| side.account_id);
         let id = trade.instrument_id;
         let lots = i128::from(trade.lots);
         let free = self.held(buyer, id) - self.open_lots(buyer, id, Side::Sell);
-        if free < lots && !self.accounts[&buyer].is_unlimited {
+        if free < lots && !is_forced && !self.accounts[&buyer].is_unlimited {
             return Err(Reason::InsufficientPosition);
         }
         let paid = i128::from(trade.price.0) * lots;
-        self.check_cash(seller, paid)?;
-        self.check_cash(buyer, -paid)?;
+        for (payer, amount) in [(seller, paid), (buyer, -paid)] {
+            if !is_forced {
+                self.check_cash(payer, amount)?;
+            } else if amount > 0 && self.spare_cash(payer) - amount < -CASH_LIMIT {
+                return Err(Reason::LimitReached);
+            }
+        }
         let most = self.held(seller, id) + self.open_lots(seller, id, Side::Buy) + lots;
         let has_room = !self.is_pair_refused(buyer, id) && !self.is_pair_refused(seller, id);
         if !has_room || free - lots < -POSITION_LIMIT || most > POSITION_LIMIT {

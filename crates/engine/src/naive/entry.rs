@@ -10,13 +10,18 @@ use weir_wire::reference::DefineInstrument;
 
 use super::say::News;
 use super::stops::reaches;
-use super::{Instrument, NaiveEngine, Order, OrderLocation, cost_of};
+use super::{Instrument, NaiveEngine, Order, OrderLocation, TradingRule, cost_of};
 use crate::config::{EventSink, POSITION_LIMIT};
 
 impl NaiveEngine {
     pub(super) fn new_order<S: EventSink>(&mut self, m: &NewOrder, out: &mut S) {
         if let Err(reason) = self.check_new_order(m) {
+            self.note_debtor(m, reason);
             return self.say_order_rejected(m, reason, out);
+        }
+        let bound = self.instruments[&m.instrument_id].bound(m.side);
+        if self.reserved_px_of(m).is_some_and(|price| price != bound) {
+            self.rules.push(TradingRule::CallMarketAtEdge);
         }
         let rec = self.enter(m);
         let news = News::of(ExecType::New, Reason::None, m.request_no);
@@ -72,10 +77,10 @@ impl NaiveEngine {
     }
 
     /// Returns the price for the cash reservation of a new market order, if it has one.
-    fn bound_of(&self, m: &NewOrder) -> Option<Price> {
+    fn reserved_px_of(&self, m: &NewOrder) -> Option<Price> {
         let instrument = &self.instruments[&m.instrument_id];
         let is_kept = instrument.is_in_call() || self.is_to_be_parked(m);
-        (m.ord_type == OrdType::Market && is_kept).then(|| instrument.bound(m.side))
+        (m.ord_type == OrdType::Market && is_kept).then(|| instrument.waiting_price(m.side))
     }
 
     /// Makes the order live, without a place yet.
@@ -90,7 +95,7 @@ impl NaiveEngine {
             arrival: self.arrival,
             place: OrderLocation::Incoming,
             shown_qty: 0,
-            bound: self.bound_of(m),
+            reserved_px: self.reserved_px_of(m),
         };
         self.names.insert((m.session_id, m.cl_ord_id), order.rec);
         self.interests.insert((m.account_id, m.instrument_id, order.rec));
@@ -153,7 +158,7 @@ impl NaiveEngine {
             return Err(Reason::LimitReached);
         }
         self.check_live(m)?;
-        let cost = cost_of(m, self.bound_of(m)) * i128::from(m.order_qty.0);
+        let cost = cost_of(m, self.reserved_px_of(m)) * i128::from(m.order_qty.0);
         self.check_cash(m.account_id, cost)?;
         self.check_lots(m, m.order_qty.0)?;
         if m.exec_inst == ExecInst::POST_ONLY && self.takes(m) {
@@ -287,6 +292,7 @@ impl NaiveEngine {
             interests: self.interests.clone(),
             outcomes: Default::default(),
             trades: Default::default(),
+            trade_times: Default::default(),
             schedule: self.schedule.clone(),
             group_changes: self.group_changes.clone(),
             list: None,
@@ -369,7 +375,7 @@ impl NaiveEngine {
         }
         let leaves_qty = m.order_qty.0 - before.cum_qty;
         let after = NewOrder { price: m.price, ..before.now };
-        let cost = cost_of(&after, before.bound) * i128::from(leaves_qty);
+        let cost = cost_of(&after, before.reserved_px) * i128::from(leaves_qty);
         self.check_cash(before.now.account_id, cost - before.reserved_cash())?;
         if leaves_qty > before.leaves_qty() {
             if is_sliced_too_thin(m.order_qty, before.now.display_qty) {

@@ -167,8 +167,10 @@ impl NaiveEngine {
         instrument.prints.push(Print { match_id, price, is_auction, is_busted: false });
         instrument.traded.push((match_id, price));
         self.trades.insert(self.match_id, Trade { instrument_id, price, lots, sides });
+        self.trade_times.insert(self.match_id, self.time);
         let oldest = (self.match_id + 1).saturating_sub(u64::from(self.config.trades_max));
         self.trades.retain(|match_id, _| *match_id >= oldest);
+        self.trade_times.retain(|match_id, _| *match_id >= oldest);
     }
 
     /// Prevents an account from trading with itself; returns true when the incoming order must end.

@@ -6,6 +6,7 @@
 //! data structure and no rule.
 
 mod bust;
+mod debts;
 mod entry;
 mod groups;
 mod matching;
@@ -159,6 +160,20 @@ impl Instrument {
             Side::Sell => self.definition.price_min,
         }
     }
+
+    /// Returns the price at which a market order reserves that waits for a call: the last one
+    /// towards the bound that the static collar allows, if it has a reference.
+    fn waiting_price(&self, side: Side) -> Price {
+        let d = &self.definition;
+        let Some(reference) = self.static_reference().filter(|_| d.static_collar != 0) else {
+            return self.bound(side);
+        };
+        let reference = i128::from(reference.0);
+        let away = reference.abs() * i128::from(d.static_collar) / 10_000;
+        let edge = if side == Side::Buy { reference + away } else { reference - away };
+        let (low, high) = (i128::from(d.price_min.0), i128::from(d.price_max.0));
+        Price(i64::try_from(edge.max(low).min(high)).expect("between two prices"))
+    }
 }
 
 /// The place of a live order.
@@ -202,7 +217,7 @@ struct Order {
     /// The quantity that the book shows, while the order is there.
     shown_qty: u64,
     /// The price for a market order's cash reservation; `None` when it pays trade by trade.
-    bound: Option<Price>,
+    reserved_px: Option<Price>,
 }
 
 impl Order {
@@ -212,13 +227,14 @@ impl Order {
 
     /// Returns the amount that the order may still cost its account.
     fn reserved_cash(&self) -> i128 {
-        cost_of(&self.now, self.bound) * i128::from(self.leaves_qty())
+        cost_of(&self.now, self.reserved_px) * i128::from(self.leaves_qty())
     }
 
-    /// Returns true if it may trade at `price` in an uncrossing: a market order within its bound.
-    fn is_willing_in_call(&self, price: Price) -> bool {
+    /// Returns true if it may trade at `price` in an uncrossing: a market order within the bounds
+    /// of its instrument.
+    fn is_willing_in_call(&self, price: Price, instrument: &Instrument) -> bool {
         let limit = match self.now.ord_type {
-            OrdType::Market => self.bound.expect("a market order in a call's book has a bound"),
+            OrdType::Market => instrument.bound(self.now.side),
             _ => self.now.price,
         };
         match self.now.side {
@@ -248,12 +264,12 @@ impl Order {
 /// The rank of market orders: ahead of every limit price.
 const MARKET_RANK: i128 = i128::MIN;
 
-/// Returns the reservation per lot of an order; `bound` is that of a market order in a call or
-/// parked.
-fn cost_of(m: &NewOrder, bound: Option<Price>) -> i128 {
+/// Returns the reservation per lot of an order; a market order in a call or parked has one at
+/// `reserved_px`.
+fn cost_of(m: &NewOrder, reserved_px: Option<Price>) -> i128 {
     match m.ord_type {
         OrdType::Limit | OrdType::StopLimit => worst_cost(m.side, m.price),
-        OrdType::Market => bound.map_or(0, |price| worst_cost(m.side, price)),
+        OrdType::Market => reserved_px.map_or(0, |price| worst_cost(m.side, price)),
         OrdType::Stop => 0,
     }
 }
@@ -305,8 +321,10 @@ pub struct NaiveEngine {
     /// The live orders of each account and instrument.
     interests: BTreeSet<(AccountId, InstrumentId, Rec)>,
     outcomes: BTreeMap<SessionId, BTreeMap<RequestNo, PlainEvent>>,
-    /// The last trades that were not busted, by `match_id`.
+    /// The trades that can be busted, by `match_id`.
     trades: BTreeMap<u64, Trade>,
+    /// The times of these and of those that were busted.
+    trade_times: BTreeMap<u64, Nanos>,
     schedule: BTreeMap<(InstrumentId, Nanos), Phase>,
     /// The changes of many instruments that are filed or in progress.
     group_changes: BTreeMap<groups::ChangeKey, groups::GroupChange>,
@@ -353,6 +371,7 @@ impl NaiveEngine {
             interests: BTreeSet::new(),
             outcomes: BTreeMap::new(),
             trades: BTreeMap::new(),
+            trade_times: BTreeMap::new(),
             schedule: BTreeMap::new(),
             group_changes: BTreeMap::new(),
             timer_changes: 0,
@@ -390,6 +409,7 @@ impl NaiveEngine {
         self.digest = digest::fold_command(self.digest, position.0, time.0);
         self.reached.clear();
         self.rules.clear();
+        self.forget_old_trades();
         let ran = self.run_timers(command, out);
         match command {
             Command::Request(request) => self.request(request, ran.must_ask_again, out),

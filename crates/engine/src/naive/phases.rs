@@ -239,7 +239,8 @@ impl NaiveEngine {
     /// Returns true if an uncrossing now would be too far from a reference.
     fn would_breach(&self, instrument_id: InstrumentId) -> bool {
         let instrument = &self.instruments[&instrument_id];
-        let Some((price, _, _)) = self.best_price(instrument_id) else { return false };
+        let (best, _) = self.find_uncrossing(instrument_id);
+        let Some((price, _, _)) = best else { return false };
         let fixed = instrument.static_reference();
         breaches(price, fixed, instrument.definition.static_collar)
             || breaches(

@@ -32,6 +32,18 @@ pub enum TradingRule {
     BustOfUnseenTrade,
     /// Behind a bust the last price is of a trade too old for a bust.
     BustLeavesOldTrade,
+    /// A bust came when the trade was too old.
+    BustTooLate,
+    /// A bust was of a trade that later ones had displaced.
+    BustOfDisplacedTrade,
+    /// A forced bust left an account in debt, or deeper in it.
+    ForcedBustMakesDebt,
+    /// An order was refused since its account was in debt.
+    DebtorRefused,
+    /// A market order that waits for a call reserved at a collar's edge.
+    CallMarketAtEdge,
+    /// An account could not pay all lots of its market order in an uncrossing.
+    CallMarketCut,
     /// A session began behind one with trades.
     SessionBegins,
     /// Too many changes of its instrument's phase were due for a command that depends on it.
@@ -71,6 +83,12 @@ impl TradingRule {
         TradingRule::BustMovesStops,
         TradingRule::BustOfUnseenTrade,
         TradingRule::BustLeavesOldTrade,
+        TradingRule::BustTooLate,
+        TradingRule::BustOfDisplacedTrade,
+        TradingRule::ForcedBustMakesDebt,
+        TradingRule::DebtorRefused,
+        TradingRule::CallMarketAtEdge,
+        TradingRule::CallMarketCut,
         TradingRule::SessionBegins,
         TradingRule::ChangesRefuse,
         TradingRule::HaltBeforeChanges,

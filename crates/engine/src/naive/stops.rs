@@ -56,13 +56,13 @@ impl NaiveEngine {
         let instrument = &self.instruments[&order.now.instrument_id];
         if order.now.ord_type == OrdType::Market && instrument.is_in_call() {
             // The wave that it belongs to caused an interruption.
-            let bound = Some(instrument.bound(order.now.side));
-            let need = cost_of(&order.now, bound) * i128::from(order.leaves_qty());
+            let reserved_px = Some(instrument.waiting_price(order.now.side));
+            let need = cost_of(&order.now, reserved_px) * i128::from(order.leaves_qty());
             if let Err(reason) = self.check_cash(order.now.account_id, need) {
                 self.end(rec, &News::of(ExecType::Canceled, reason, RequestNo(0)), out);
                 return;
             }
-            self.order_mut(rec).bound = bound;
+            self.order_mut(rec).reserved_px = reserved_px;
         }
         self.come_in(rec, RequestNo(0), out);
     }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use weir_types::{
-    EventNo, InstrumentId, Nanos, PartitionId, Phase, Position, Qty, Seq, SessionId, Side,
+    EventNo, InstrumentId, Nanos, PartitionId, Phase, Position, Qty, Seq, SessionId, Side, Switch,
 };
-use weir_wire::{Command, Event, PlainEvent};
+use weir_wire::{Command, Event, PlainEvent, Request};
 
 use super::{COMMANDS_MAX, Script, StepLimits, Tally, readable_command, readable_event};
 use crate::config::EngineConfig;
+use crate::debt::Debt;
 use crate::engine::{Engine, Level};
 use crate::naive::NaiveEngine;
 
@@ -21,6 +22,8 @@ pub struct Duel {
     /// The expected number of each session's next event.
     event_nos: BTreeMap<SessionId, EventNo>,
     seq: Seq,
+    /// The debts behind the last command.
+    debts: Vec<Debt>,
     levels: (Vec<Level>, Vec<Level>),
     tally: Tally,
 }
@@ -53,6 +56,7 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
         instruments_max: 4,
         positions_max: 12,
         trades_max: 8,
+        trades_span: Nanos(400_000_000),
         orders_per_session_max: 20,
         orders_per_account_max: 22,
         orders_per_firm_max: 36,
@@ -73,6 +77,7 @@ impl Duel {
             naive_events: Vec::new(),
             event_nos: BTreeMap::new(),
             seq: Seq(0),
+            debts: Vec::new(),
             levels: (Vec::new(), Vec::new()),
             tally: Tally::default(),
         }
@@ -110,6 +115,7 @@ impl Duel {
         let mut again = Vec::new();
         self.fast.snapshot(&mut again);
         assert!(again == bytes, "a restored engine's snapshot is the one it came from");
+        assert!(self.debts == debts_of(&self.fast), "a restored engine has the debts");
     }
 
     /// Takes one step.
@@ -147,6 +153,7 @@ impl Duel {
         self.tally.reached(self.naive.reached());
         self.tally.rules(self.naive.rules());
         self.check_events()
+            .and_then(|()| self.check_debts(command))
             .and_then(|()| self.check_state())
             .map_err(|what| format!("{what}\n  after:\n{}", tell(&self.fast_events)))
     }
@@ -175,13 +182,38 @@ impl Duel {
         Ok(())
     }
 
+    /// Checks that only a forced bust makes or raises a debt.
+    fn check_debts(&mut self, command: &Command) -> Result<(), String> {
+        let debts = debts_of(&self.fast);
+        same(&debts, &self.naive.debts(), "debts")?;
+        same(self.fast.overdrawn_account(), None, "account with debts that are not recorded")?;
+        let mut debtors: Vec<_> = debts.iter().map(|debt| debt.account_id).collect();
+        debtors.dedup();
+        same(self.fast.debtor_count(), debtors.len(), "count of accounts in debt")?;
+        let makes_debts = matches!(
+            command,
+            Command::Request(Request::BustTrade(m)) if m.force == Switch::On
+        );
+        let was_there = |debt: &&Debt| {
+            self.debts.iter().any(|before| {
+                (before.account_id, before.instrument_id) == (debt.account_id, debt.instrument_id)
+                    && before.amount >= debt.amount
+            })
+        };
+        if !makes_debts && let Some(debt) = debts.iter().find(|debt| !was_there(debt)) {
+            return Err(format!("{debt:?} is new or higher than before"));
+        }
+        self.debts = debts;
+        Ok(())
+    }
+
     fn check_state(&mut self) -> Result<(), String> {
         let (fast, naive) = (&self.fast, &self.naive);
         let totals = fast.totals();
         // The naive engine sums reserved cash and lots over its live orders.
         same(&totals, &naive.totals(), "totals")?;
         same(totals.is_conserved(), true, "conservation of money and lots")?;
-        same(fast.overdrawn_account(), None, "limited account with less than nothing free")?;
+        same(fast.retained_trades(), naive.retained_trades(), "retained trades")?;
         same(fast.miscounted(), None, "owner whose live orders are miscounted")?;
         same(fast.live_order_count(), naive.live_order_count(), "count of live orders")?;
         same(fast.open_position_count(), naive.open_position_count(), "count of positions")?;
@@ -214,6 +246,13 @@ impl Duel {
         }
         Ok(())
     }
+}
+
+/// Returns the debts in order of account and instrument.
+fn debts_of(engine: &Engine) -> Vec<Debt> {
+    let mut debts: Vec<Debt> = engine.debts().collect();
+    debts.sort_unstable();
+    debts
 }
 
 /// Formats events in short form, one per line.

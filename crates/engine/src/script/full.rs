@@ -16,6 +16,7 @@ use weir_wire::{Command, Definition, Request};
 
 use super::reference::{asked, with_rules};
 use super::{HERE, OPERATOR, Script, phase_index};
+use crate::instrument::is_call;
 use weir_types::{ClOrdId, SessionId};
 
 pub(super) const MILLISECOND: u64 = 1_000_000;
@@ -182,10 +183,14 @@ impl Script<'_> {
             && phase == Phase::Continuous
             && time_in_force != TimeInForce::AtTheClose
             && (80..104).contains(&condition);
+        let waits = ord_type == OrdType::Market
+            && (is_call(phase) || time_in_force == TimeInForce::AtTheClose);
         let zero_or = |is_given: bool, value: Qty| if is_given { value } else { Qty(0) };
         // Quantities that must fill at once are small, or they would hardly ever be accepted.
         let order_qty = match time_in_force {
             TimeInForce::Fok => Qty(order_qty.0.min(30 + order_qty.0 / 40 * 10)),
+            // In a call some market orders reserve most of an account's cash.
+            _ if waits && condition >= 128 => Qty(500 + u64::from(condition - 128) / 2 * 10),
             _ => order_qty,
         };
         let small = Qty(slice.0.min(order_qty.0) / 20 * 10 + 10);
@@ -369,6 +374,7 @@ impl Script<'_> {
             match_id: self.rarely(recent, &[MatchId(0), MatchId(1), MatchId(u64::MAX)]),
             session_id,
             partition_id: self.rarely(HERE, &[PartitionId(2)]),
+            force: self.one_of(Switch::ALL),
         }))
     }
 

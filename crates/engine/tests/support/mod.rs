@@ -266,6 +266,12 @@ impl Desk {
             let mut same = Vec::new();
             naive.apply(position, time, command, &mut same);
             assert_eq!(events, same, "both engines' events of {command:?}");
+            let is_bust = matches!(command, Command::Request(Request::BustTrade(_)));
+            if is_bust || self.engine.debtor_count() > 0 {
+                let mut debts: Vec<_> = self.engine.debts().collect();
+                debts.sort_unstable();
+                assert_eq!(debts, naive.debts(), "both engines' debts behind {command:?}");
+            }
         }
         assert!(self.engine.totals().is_conserved(), "{command:?}");
         self.events.extend_from_slice(&events);

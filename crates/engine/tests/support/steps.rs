@@ -1,7 +1,7 @@
 //! A desk's day in short notation: `SIDE NAME PRICE QTY [FLAGS]`, `cancel NAME`, `replace OLD NEW
-//! PRICE QTY`, `phase PHASE`, `schedule TIME PHASE`, `bust MATCH`, `at TIME` (the log time of later
-//! steps), `tick`. A step that begins with `bob` comes from the other firm. A price of 0 means a
-//! market order.
+//! PRICE QTY`, `phase PHASE`, `schedule TIME PHASE`, `bust MATCH [force]`, `at TIME` (the log time
+//! of later steps), `tick`. A step that begins with `bob` comes from the other firm. A price of 0
+//! means a market order.
 
 use weir_wire::Message;
 
@@ -79,6 +79,7 @@ pub fn request(words: &[&str], session_id: SessionId) -> Request {
             match_id: MatchId(number(1) as u64),
             session_id: OPERATOR,
             partition_id: HERE,
+            force: switch(words.get(2) == Some(&"force")),
         }),
         side => {
             let side = if side == "buy" { Side::Buy } else { Side::Sell };
@@ -156,7 +157,16 @@ pub fn tell(event: &Event) -> String {
         }
         PlainEvent::RequestDone(e) => format!("done {}", e.affected_count),
         PlainEvent::PhaseChanged(e) => format!("phase {:?}", e.phase),
-        PlainEvent::TradeBusted(e) => format!("busted {:?} {}@{}", e.side, e.last_qty, e.last_px),
+        PlainEvent::TradeBusted(e) => {
+            let mut text = format!("busted {:?} {}@{}", e.side, e.last_qty, e.last_px);
+            if e.debt_cash.0 > 0 {
+                text.push_str(&format!(" owes {}", e.debt_cash.0));
+            }
+            if !e.debt_qty.is_zero() {
+                text.push_str(&format!(" owes {} lots", e.debt_qty));
+            }
+            text
+        }
         PlainEvent::Uncrossed(e) => format!("uncrossed {}@{} {:+}", e.qty, e.price, e.surplus),
         PlainEvent::ReferencesChanged(e) => {
             let of = |has: Switch, price: Price| match has {
