@@ -408,7 +408,7 @@ impl Admin {
         self.request(schedule.partition_id, Request::SchedulePhases(schedule))
     }
 
-    /// Busts a trade of a partition.
+    /// Busts a trade of a partition; with `force` also if an account has spent what returns.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
@@ -416,9 +416,10 @@ impl Admin {
         &mut self,
         partition_id: PartitionId,
         match_id: MatchId,
+        force: Switch,
     ) -> Result<(), ClientError> {
         let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
-        let bust = BustTrade { request_no, match_id, session_id, partition_id };
+        let bust = BustTrade { request_no, match_id, session_id, partition_id, force };
         self.request(partition_id, Request::BustTrade(bust)).map(drop)
     }
 

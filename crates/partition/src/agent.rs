@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_engine::Engine;
+use weir_engine::{Debt, Engine};
 use weir_log::tail::TailWriter;
 use weir_log::{Append, Batch, Poll, Push, SequencedLog};
 use weir_probe::{Point, Recorder, TraceId, Tsc};
@@ -41,6 +41,8 @@ const LAZY_LOG_INTERVAL: u64 = 5_000_000;
 /// The interval in nanoseconds between retries of commands that a full log refused, when no others
 /// arrive: 10 ms.
 const KEPT_RETRY: u64 = 10_000_000;
+/// The number of debts on the status page.
+const DEBTS_SHOWN: usize = 32;
 /// The maximum number of commands that wait for their commit.
 const UNCOMMITTED_MAX: usize = 64 * 1024;
 /// The time for which a stop waits for room on the disk, in nanoseconds.
@@ -73,6 +75,16 @@ weir_runtime::figures! {
         gauge imported_to,
         /// Changes of phase that are filed and not made.
         gauge filed_changes,
+        /// Trades that can be busted.
+        gauge retained_trades,
+        /// The most trades that are retained for it.
+        gauge retained_trades_max,
+        /// The number of the oldest trade that can be busted; zero for none.
+        gauge oldest_trade,
+        /// The log time of that trade, since the Unix epoch; zero for none.
+        gauge oldest_trade_time_ns in nanoseconds,
+        /// Limited accounts that owe cash or lots behind forced busts.
+        gauge accounts_in_debt,
         /// The newest event in the event log's files, written by the shadow.
         gauge event_in_files,
         /// The newest event that a reader has waited for in the files; zero for none.
@@ -137,6 +149,8 @@ pub struct PartitionFigures {
     shadow_error: Mutex<String>,
     /// The name of that which needs what is over the limits of retention; empty for nothing.
     holder: Mutex<&'static str>,
+    /// The first debts of limited accounts.
+    debts: Mutex<Vec<Debt>>,
 }
 
 impl PartitionFigures {
@@ -176,6 +190,31 @@ impl PartitionFigures {
     pub fn holder(&self) -> Option<&'static str> {
         let name = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
         Some(*name).filter(|name| !name.is_empty())
+    }
+
+    /// Publishes the figures of the engine that follow from operators' requests.
+    pub(crate) fn tell_office(&self, engine: &Engine) {
+        let counters = &self.counters;
+        counters.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
+        counters.imported_to.store(engine.control_position().0, Ordering::Relaxed);
+        counters.filed_changes.store(engine.filed_change_count() as u64, Ordering::Relaxed);
+        let retained = engine.retained_trades();
+        counters.retained_trades.store(retained.count, Ordering::Relaxed);
+        counters.oldest_trade.store(retained.oldest.0, Ordering::Relaxed);
+        counters.oldest_trade_time_ns.store(retained.oldest_time.0, Ordering::Relaxed);
+        let debtor_count = engine.debtor_count() as u64;
+        let before = counters.accounts_in_debt.swap(debtor_count, Ordering::Relaxed);
+        if debtor_count > 0 || before > 0 {
+            let mut debts = self.debts.lock().unwrap_or_else(PoisonError::into_inner);
+            debts.clear();
+            debts.extend(engine.debts().take(DEBTS_SHOWN));
+        }
+    }
+
+    /// Returns debts of limited accounts, 32 at most.
+    #[must_use]
+    pub fn debts(&self) -> Vec<Debt> {
+        self.debts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the last snapshot's position and the hash of its state; `None` before the first, and
@@ -574,13 +613,8 @@ impl<L: SequencedLog + Send> Partition<L> {
     fn publish(&mut self) {
         self.send_stamps();
         let figures = &self.figures;
-        // Before the events: a client that has an answer looks here for the definition's outcome.
-        let refused = self.engine.refused_import_count();
-        figures.counters.imports_refused.store(refused, Ordering::Relaxed);
-        let imported_to = self.engine.control_position().0;
-        figures.counters.imported_to.store(imported_to, Ordering::Relaxed);
-        let filed = self.engine.filed_change_count() as u64;
-        figures.counters.filed_changes.store(filed, Ordering::Relaxed);
+        // Before the events: a client that has an answer looks here for the request's outcome.
+        figures.tell_office(&self.engine);
         self.outbox.publish();
         for view in &self.views {
             view.wake();

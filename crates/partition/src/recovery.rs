@@ -911,8 +911,8 @@ fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
     figures.digest.store(engine.digest(), Ordering::Relaxed);
     figures.counters.live_orders.store(u64::from(engine.live_order_count()), Ordering::Relaxed);
     figures.counters.events.store(event_count, Ordering::Relaxed);
-    figures.counters.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
-    figures.counters.imported_to.store(engine.control_position().0, Ordering::Relaxed);
-    figures.counters.filed_changes.store(engine.filed_change_count() as u64, Ordering::Relaxed);
+    let trades_max = u64::from(engine.config().trades_max);
+    figures.counters.retained_trades_max.store(trades_max, Ordering::Relaxed);
+    figures.tell_office(engine);
     Arc::new(figures)
 }

@@ -84,6 +84,9 @@ enum AdminCommand {
         /// The partition that it happened in, where there are several.
         #[arg(long)]
         partition: Option<u16>,
+        /// Also if a limited account has spent the cash or the lots: it is in debt then.
+        #[arg(long)]
+        force: bool,
     },
     /// Set the last price or the static reference of an instrument, from which collars are
     /// measured, until a trade sets another. Triggers no stop.
@@ -316,9 +319,11 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
         AdminCommand::Resume { instrument, call } => resume(admin, args, instrument, *call),
         AdminCommand::Schedule(of) => schedule(admin, args, of),
         AdminCommand::Calendar(of) => filing::file_calendar(admin, args, of),
-        AdminCommand::Bust { match_id, partition } => {
+        AdminCommand::Bust { match_id, partition, force } => {
             let partition = trading_partition(admin, *partition)?;
-            admin.bust_trade(partition, MatchId(*match_id))?;
+            admin
+                .bust_trade(partition, MatchId(*match_id), switch(*force))
+                .map_err(|error| with_oldest(args, partition, error))?;
             let text = format!("trade {match_id} of partition {partition} is taken back");
             let json = serde_json::json!({ "busted": match_id, "partition": partition.0 });
             Ok(Outcome::of(text, json))
@@ -367,6 +372,27 @@ fn kill(admin: &mut Admin, of: &KillArgs) -> anyhow::Result<Outcome> {
         done(text)
     };
     Ok(Outcome { failure: told.failure(), ..outcome })
+}
+
+/// Returns the refusal of a bust; of a trade that is too old with the oldest one that is not.
+fn with_oldest(args: &AdminArgs, partition: PartitionId, error: ClientError) -> anyhow::Error {
+    let is_too_old = matches!(error, ClientError::Refused { reason: Reason::TradeTooOld, .. });
+    let page = is_too_old.then(|| args.login.endpoint.status().ok()).flatten();
+    let error = with_name(error.into());
+    match page.and_then(|page| oldest_trade(&page.json, partition)) {
+        Some(oldest) => anyhow::anyhow!("{error:#}; {oldest}"),
+        None => error,
+    }
+}
+
+/// Returns a sentence with the oldest trade of a partition that can be taken back.
+fn oldest_trade(page: &serde_json::Value, partition: PartitionId) -> Option<String> {
+    let row = page["partitions"].as_array()?.iter().find(|row| row["id"] == partition.0)?;
+    let (oldest, time) = (row["oldest_trade"].as_u64()?, row["oldest_trade_time_ns"].as_u64()?);
+    Some(match oldest {
+        0 => "no trade can be taken back any more".to_owned(),
+        _ => format!("the oldest that can be taken back is {oldest} of {}", utc(Nanos(time))),
+    })
 }
 
 /// Returns the partition that was given, or the node's only one.
@@ -606,6 +632,22 @@ mod tests {
             parse_role("king"),
             Err("want trader, supervisor, operator, drop-copy, source".to_owned())
         );
+    }
+
+    #[test]
+    fn a_refusal_of_an_old_trade_names_the_oldest_that_can_be_taken_back() {
+        let row = |id: u16, oldest: u64, time: u64| {
+            serde_json::json!({
+                "id": id, "oldest_trade": oldest, "oldest_trade_time_ns": time,
+            })
+        };
+        let time = 1_767_600_000_000_000_000;
+        let page = serde_json::json!({ "partitions": [row(0, 0, 0), row(1, 7, time)] });
+        let oldest = |id| oldest_trade(&page, PartitionId(id));
+        let want = "the oldest that can be taken back is 7 of 2026-01-05T08:00:00Z";
+        assert_eq!(oldest(1).as_deref(), Some(want));
+        assert_eq!(oldest(0).as_deref(), Some("no trade can be taken back any more"));
+        assert_eq!(oldest(2), None, "a page of an older node");
     }
 
     #[test]

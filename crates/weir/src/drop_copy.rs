@@ -19,6 +19,7 @@ use weir_wire::drop_copy::ReportCopy;
 use super::endpoint::{Login, TIMEOUT};
 use super::explain;
 use super::instruments::Instruments;
+use super::trading::report::debt_text;
 
 /// Options of `weir drop-copy`.
 #[derive(Debug, clap::Args)]
@@ -214,7 +215,8 @@ fn said(report: &CopiedReport, instruments: &mut Instruments) -> String {
             let (order, trade) = (m.order_id, m.match_id);
             let id = m.instrument_id;
             let (qty, price) = (instruments.qty(id, m.last_qty), instruments.price(id, m.last_px));
-            format!("busted trade {trade} of order {order}: {qty} at {price}")
+            let debt = debt_text(m);
+            format!("busted trade {trade} of order {order}: {qty} at {price}{debt}")
         }
     }
 }

@@ -54,8 +54,8 @@ impl CallBook {
     /// last price, else the static reference.
     #[must_use]
     pub fn indication(&self, reference: Option<Price>, tick_size: Price) -> Option<Uncrossing> {
-        // The bound of a market order is the instrument's at its entry, which its row does not
-        // tell: here it is the one of now. Limits may stand beyond it after a redefinition.
+        // Limits may stand beyond the bounds of market orders after a redefinition. Lots that an
+        // account could not pay count here, since rows do not tell its cash.
         let [price_max, price_min] = self.bounds;
         let mut levels = vec![level(price_min, [0, self.market[1]], false)];
         levels.extend(self.limits.iter().map(|(price, at)| level(*price, *at, true)));

@@ -23,7 +23,7 @@ use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
 use super::instruments::Instruments;
 use super::named_token::NamedToken;
 use super::renamed::{self, Renamed};
-use super::trading::report::{busted_json, reason_text};
+use super::trading::report::{busted_json, debt_text, reason_text};
 use super::units;
 
 /// The longest wait for messages in one turn.
@@ -338,8 +338,12 @@ fn bust_line(bust: &TradeBusted, instruments: &Instruments) -> String {
     let id = bust.instrument_id;
     let (qty, price) = (instruments.qty(id, bust.last_qty), instruments.price(id, bust.last_px));
     format!(
-        "{:>10} {:>8} {:>20} trade {} taken back: {qty} at {price}",
-        "", "", bust.order_id, bust.match_id
+        "{:>10} {:>8} {:>20} trade {} taken back: {qty} at {price}{}",
+        "",
+        "",
+        bust.order_id,
+        bust.match_id,
+        debt_text(bust)
     )
 }
 

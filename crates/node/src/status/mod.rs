@@ -103,6 +103,8 @@ figures! {
         pub fused: bool,
         /// The partitions.
         pub partitions: Vec<PartitionReport>,
+        /// Debts of limited accounts, of each partition the first 32.
+        pub debts: Vec<DebtReport>,
         /// The gateway's counters.
         pub gateway: GatewayCounters,
         /// TLS handshakes; absent without TLS.
@@ -158,6 +160,19 @@ pub struct PartitionReport {
     pub snapshot_state: Option<String>,
     /// The name of that which needs what is over the limits of retention; absent for nothing.
     pub held_by: Option<&'static str>,
+}
+
+/// A debt that forced busts left to a limited account.
+#[derive(Clone, Debug, Serialize)]
+pub struct DebtReport {
+    /// The partition.
+    pub partition: u16,
+    /// The account.
+    pub account: u32,
+    /// The instrument of the lots that it owes; absent for cash.
+    pub instrument: Option<u32>,
+    /// Lots, or cash in price units times lots.
+    pub amount: String,
 }
 
 /// The delivery store's figures.
@@ -275,6 +290,7 @@ impl NodeStatus {
             wait: self.wait.to_string(),
             fused: self.fused,
             partitions: self.partitions.iter().map(partition_report).collect(),
+            debts: self.partitions.iter().flat_map(debt_reports).collect(),
             gateway: gateway.counters.plus(&gateway.newcomers),
             tls: self.tls.as_ref().map(|tls| tls.report()),
             delivery: DeliveryReport::of(self.own, &self.delivery),
@@ -334,6 +350,18 @@ fn partition_report(
         snapshot_state: snapshot.map(|(_, state)| format!("{state:016x}")),
         held_by: figures.holder(),
     }
+}
+
+fn debt_reports(
+    (id, _, figures): &(PartitionId, Epoch, Arc<PartitionFigures>),
+) -> impl Iterator<Item = DebtReport> + use<> {
+    let partition = id.0;
+    figures.debts().into_iter().map(move |debt| DebtReport {
+        partition,
+        account: debt.account_id.0,
+        instrument: Some(debt.instrument_id.0).filter(|_| !debt.instrument_id.is_none()),
+        amount: debt.amount.to_string(),
+    })
 }
 
 /// Returns the bytes of all files below a directory; unreadable entries count zero.

@@ -71,15 +71,17 @@ fn effect(args: &AdminArgs) -> anyhow::Result<Option<String>> {
         }
         AdminCommand::Halt { instrument } => stopped(args, instrument, Phase::Halted)?,
         AdminCommand::Phase { instrument, phase, .. } => stopped(args, instrument, *phase)?,
-        AdminCommand::Bust { match_id, partition } => {
+        AdminCommand::Bust { match_id, partition, force } => {
             let of = partition.map_or_else(String::new, |id| format!(" of partition {id}"));
             let trade = match plant::is(Plant::BustUnseen) {
                 true => String::new(),
                 false => format!(", {}", traded(args, *partition, *match_id)),
             };
+            let owes = "; an account that has spent them may be in debt behind it";
+            let debt = if *force { owes } else { "" };
             Some(format!(
                 "this takes trade {match_id}{of} back{trade}: cash and lots return, and both sides \
-                 are told"
+                 are told{debt}"
             ))
         }
         AdminCommand::Schedule(schedule) => scheduled(args, schedule)?,
@@ -399,6 +401,10 @@ mod tests {
         let effect = effect_of(serve_page(), &["bust", "7"]).expect("it is asked about");
         let want = "this takes trade 7 back, whose reports cannot be read (";
         assert!(effect.starts_with(want), "{effect}");
+        assert!(!effect.contains("debt"), "{effect}");
+        let forced = effect_of(serve_page(), &["bust", "7", "--force"]).expect("it is asked about");
+        let debt = "; an account that has spent them may be in debt behind it";
+        assert!(forced.starts_with(want) && forced.ends_with(debt), "{forced}");
     }
 
     #[cfg(feature = "planted")]

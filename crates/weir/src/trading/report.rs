@@ -83,7 +83,8 @@ impl Printer {
         if self.is_json {
             println!("{}", busted_json(&self.instruments, bust));
         } else {
-            println!("trade {} of {symbol} is busted: {qty} at {price}", bust.match_id);
+            let debt = debt_text(bust);
+            println!("trade {} of {symbol} is busted: {qty} at {price}{debt}", bust.match_id);
         }
     }
 
@@ -202,7 +203,20 @@ pub(crate) fn busted_json(instruments: &Instruments, bust: &TradeBusted) -> Valu
         "last_qty": instruments.qty(id, bust.last_qty),
         "last_px": instruments.price(id, bust.last_px),
         "transact_time": bust.transact_time.0,
+        "debt_cash": bust.debt_cash.0.to_string(),
+        "debt_qty": bust.debt_qty.0,
     })
+}
+
+/// The debts of the account behind a bust, in words to append; empty for none.
+pub(crate) fn debt_text(bust: &TradeBusted) -> String {
+    let cash = (bust.debt_cash.0 > 0).then(|| format!("{} in cash", bust.debt_cash.0));
+    let lots = (!bust.debt_qty.is_zero()).then(|| format!("{} lots", bust.debt_qty));
+    let owed: Vec<_> = [cash, lots].into_iter().flatten().collect();
+    if owed.is_empty() {
+        return String::new();
+    }
+    format!("; account {} owes {}", bust.account_id, owed.join(" and "))
 }
 
 fn rejected_json(instruments: &Instruments, rejected: &RequestRejected) -> Value {

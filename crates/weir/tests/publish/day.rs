@@ -160,6 +160,7 @@ impl Day {
             session_id,
             match_id,
             partition_id,
+            force: Switch::Off,
         }));
     }
 

@@ -166,7 +166,7 @@ fn what_operators_and_switches_do_to_sessions_that_are_away_is_copied() {
     let mut admin = node.admin();
     let cancelled = admin.request(TRADING, mass_cancel(ALICE.firm_id)).unwrap();
     assert!(cancelled > 8, "Alice's and Anna's orders");
-    admin.bust_trade(TRADING, trade.match_id).unwrap();
+    admin.bust_trade(TRADING, trade.match_id, Switch::Off).unwrap();
     let kill = KillSwitch {
         request_no: RequestNo::NONE,
         session_id: SessionId::NONE,

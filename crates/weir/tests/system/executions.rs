@@ -5,9 +5,9 @@ use weir_client::subscription::{
     BrokerClient, Message, NewSubscription, Publisher, Seen, Subscription,
 };
 use weir_types::{
-    AccountId, ClOrdId, Epoch, EventNo, ExecId, ExecInst, ExecType, FirmId, Liquidity, MatchId,
-    Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty, Reason, Rec, RequestNo,
-    SelfTradePrevention, Seq, SessionId, Side, SubscriptionKind, TimeInForce,
+    AccountId, Cash, ClOrdId, Epoch, EventNo, ExecId, ExecInst, ExecType, FirmId, Liquidity,
+    MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty, Reason, Rec,
+    RequestNo, SelfTradePrevention, Seq, SessionId, Side, SubscriptionKind, TimeInForce,
 };
 use weir_wire::Message as _;
 use weir_wire::event::{OrderEvent, TradeBusted};
@@ -196,6 +196,8 @@ fn busted(number: u64) -> TradeBusted {
         instrument_id: event.instrument_id,
         partition_id: event.partition_id,
         side: event.side,
+        debt_cash: Cash(0),
+        debt_qty: Qty(0),
     }
 }
 

@@ -9,8 +9,8 @@ use weir_client::ClientError;
 use weir_client::clock::unix_time;
 use weir_client::session::SessionEvent;
 use weir_types::{
-    ClOrdId, ExecType, Liquidity, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason, RequestNo,
-    Side, TimeInForce,
+    Cash, ClOrdId, ExecType, Liquidity, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason,
+    RequestNo, Side, Switch, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::event::{OrderEvent, TradeBusted};
@@ -308,9 +308,47 @@ fn a_busted_trade_is_told_to_both_sides_once() {
         assert_eq!((bust.match_id, bust.side), (bought.match_id, side));
         assert_eq!((bust.last_px, bust.last_qty), (Price(70), Qty(4)));
     }
-    let again = node.admin().bust_trade(TRADING, bought.match_id);
+    let again = node.admin().bust_trade(TRADING, bought.match_id, Switch::Off);
     let Err(ClientError::Refused { reason, .. }) = again else { panic!("{again:?}") };
     assert_eq!(reason, Reason::UnknownTrade);
+}
+
+#[test]
+fn a_forced_bust_leaves_a_debt_that_the_status_page_shows_until_it_is_paid() {
+    let (_home, node) = market();
+    let [mut alice, mut bob, mut carol] = [ALICE, BOB, CAROL].map(|who| Trader::log_on(&node, who));
+    let account = CAROL.account_id.0.to_string();
+    weir(&node, &["admin", "deposit", "--account", &account, "--cash", "279"]);
+    weir(&node, &["admin", "account", "--id", &account, "--limited"]);
+    // Carol buys with all that she has, and sells for less.
+    bob.ask_for_report(BOB.sell(1, 70, 4));
+    carol.ask_for_report(CAROL.buy(1, 70, 4));
+    let match_id = carol.report_where(is_trade_of(1)).match_id;
+    alice.ask_for_report(ALICE.buy(1, 50, 4));
+    carol.ask_for_report(CAROL.sell(2, 50, 4));
+    let refused = node.admin().bust_trade(TRADING, match_id, Switch::Off);
+    let Err(ClientError::Refused { reason, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(reason, Reason::InsufficientPosition);
+    weir(&node, &["admin", "--yes", "bust", &match_id.to_string(), "--force"]);
+    let debts = [busted(&mut carol), busted(&mut bob)].map(|bust| (bust.debt_cash, bust.debt_qty));
+    assert_eq!(debts, [(Cash(0), Qty(4)), (Cash(0), Qty(0))]);
+    node.partition_when(TRADING, |row| row["accounts_in_debt"] == 1 && row["oldest_trade"] == 1);
+    let debt = serde_json::json!({
+        "partition": TRADING.0, "account": CAROL.account_id.0, "instrument": INSTRUMENT.0,
+        "amount": "4",
+    });
+    assert_eq!(node.status()["debts"], serde_json::json!([debt]));
+    let said = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["status", "--http", node.http()])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8(said.stdout).unwrap().contains("\ndebts\n"));
+    let refused = carol.ask_for_report(CAROL.sell(3, 90, 1));
+    assert_eq!(refused.reason, Reason::InsufficientPosition);
+    bob.ask_for_report(BOB.sell(2, 60, 4));
+    carol.ask_for_report(CAROL.buy(4, 60, 4));
+    node.partition_when(TRADING, |row| row["accounts_in_debt"] == 0);
+    assert_eq!(node.status()["debts"], serde_json::json!([]));
 }
 
 #[test]
