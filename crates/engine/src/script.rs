@@ -13,6 +13,7 @@ mod full;
 mod many;
 mod readable;
 mod reference;
+mod ruin;
 mod shrink;
 mod steps;
 mod tally;
@@ -88,6 +89,9 @@ pub struct Script<'a> {
     /// The times of the changes in the partition's list, and the commands that complete it.
     listed: Vec<Nanos>,
     list_left: u8,
+    /// The last trade of an account with limits, and the ruin in progress.
+    last_trade: Option<OrderEvent>,
+    ruin: Option<ruin::Ruin>,
     name_no: u64,
     now: Nanos,
     opening: std::vec::IntoIter<Command>,
@@ -115,6 +119,8 @@ impl<'a> Script<'a> {
             backlog: None,
             listed: Vec::new(),
             list_left: 0,
+            last_trade: None,
+            ruin: None,
             name_no: 1_000,
             now: Nanos(1_000_000_000),
             opening: opening().into_iter(),
@@ -149,6 +155,8 @@ impl<'a> Script<'a> {
             backlog: self.backlog,
             listed: self.listed,
             list_left: self.list_left,
+            last_trade: self.last_trade,
+            ruin: self.ruin,
             name_no: self.name_no,
             now: self.now,
             opening: self.opening,
@@ -174,6 +182,7 @@ impl<'a> Script<'a> {
             if e.exec_type == ExecType::Trade && !self.trades.contains(&e.match_id) {
                 self.trades.push(e.match_id);
             }
+            self.note_trade(e);
             self.heard.retain(|other| other.order_id != e.order_id);
             if e.ord_status.is_live() && !e.rec.is_none() {
                 self.heard.push(*e);

@@ -83,7 +83,7 @@ fn scripts_reach_every_rule_of_steps_and_turns() {
 /// So with the rules of phases, halts, kills and references.
 #[test]
 fn scripts_reach_every_rule_of_trading() {
-    let bytes = random_bytes(800_000);
+    let bytes = random_bytes(3_200_000);
     let mut tally = Tally::default();
     for (number, part) in (0..).zip(bytes.chunks(50_000)) {
         tally.merge(&tally_of(StepLimits::drawn(number), part));

@@ -21,6 +21,11 @@ use weir_types::{ClOrdId, SessionId};
 
 pub(super) const MILLISECOND: u64 = 1_000_000;
 
+/// Returns true for a market order that waits for a call: some reserve most of an account's cash.
+fn waits_for_call(phase: Phase, ord_type: OrdType, time_in_force: TimeInForce) -> bool {
+    ord_type == OrdType::Market && (is_call(phase) || time_in_force == TimeInForce::AtTheClose)
+}
+
 impl Script<'_> {
     pub(super) fn full_command(&mut self) -> Command {
         if let Some(mut backlog) = self.backlog.take() {
@@ -34,6 +39,11 @@ impl Script<'_> {
 
     /// Returns a command that belongs to no crowd, or the first one of a crowd.
     pub(super) fn usual_command(&mut self) -> Command {
+        if let Some(ruin) = self.ruin
+            && (!ruin.is_over() || self.byte() < 8)
+        {
+            return self.next_of_ruin(ruin);
+        }
         self.pass_time();
         if self.killed.is_some() && self.byte() < 8 {
             return self.kill_switch();
@@ -58,6 +68,7 @@ impl Script<'_> {
                 self.next_phase(instrument_id)
             }
             229..=232 => self.schedule_phase(),
+            233 if self.byte() < 56 => self.begin_ruin(),
             233..=238 => self.bust_trade(),
             239 => self.kill_switch(),
             240 => self.kill_or_reference(),
@@ -183,14 +194,13 @@ impl Script<'_> {
             && phase == Phase::Continuous
             && time_in_force != TimeInForce::AtTheClose
             && (80..104).contains(&condition);
-        let waits = ord_type == OrdType::Market
-            && (is_call(phase) || time_in_force == TimeInForce::AtTheClose);
         let zero_or = |is_given: bool, value: Qty| if is_given { value } else { Qty(0) };
         // Quantities that must fill at once are small, or they would hardly ever be accepted.
         let order_qty = match time_in_force {
             TimeInForce::Fok => Qty(order_qty.0.min(30 + order_qty.0 / 40 * 10)),
-            // In a call some market orders reserve most of an account's cash.
-            _ if waits && condition >= 128 => Qty(500 + u64::from(condition - 128) / 2 * 10),
+            _ if condition >= 200 && waits_for_call(phase, ord_type, time_in_force) => {
+                Qty(500 + u64::from(condition - 200) / 2 * 10)
+            }
             _ => order_qty,
         };
         let small = Qty(slice.0.min(order_qty.0) / 20 * 10 + 10);
