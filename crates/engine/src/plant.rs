@@ -159,6 +159,8 @@ weir_plant::plants! {
         TradesKeptByCount,
         /// A market order of a call reserves at the instrument's bound.
         CallReservesAtBound,
+        /// Lots of a call's market orders that are cut take no part at any price.
+        CutLotsStayOut,
         /// A restored engine does not know the debts of its accounts.
         SnapshotForgetsDebt,
     }

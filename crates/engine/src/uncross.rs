@@ -20,14 +20,15 @@ use crate::plant::{self, Plant};
 /// The quantities of a call at one price: the lots of all orders there, including hidden parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLevel {
-    /// The limit; for market orders the instrument's bound. In the instrument's price unit, like
-    /// all prices here.
+    /// The limit; for market orders the instrument's bound, or the price up to which their
+    /// reservations pay. In the instrument's price unit, like all prices here.
     pub price: Price,
     /// Lots to buy at this price or a lower one.
     pub buy_qty: Qty,
     /// Lots to sell at this price or a higher one.
     pub sell_qty: Qty,
-    /// True for limit orders; false for market orders, which suggest no price.
+    /// True for a price that can be chosen: of limit orders, and of lots of market orders that are
+    /// cut to their reservation. Other market orders suggest no price.
     pub is_limit: bool,
 }
 
@@ -193,10 +194,10 @@ impl Engine {
     }
 
     /// Finds the price at which the call's book would trade now, by lots that can be paid. Leaves
-    /// in `call_markets` the market orders with the lots that take part.
+    /// in `call_markets` the market orders with the lots that trade at it.
     ///
-    /// Each round leaves out lots that cannot be paid at the price before, which makes the next one
-    /// better for their side, so that nearly always the second is the last.
+    /// Each round cuts lots that cannot be paid at the price before, which makes the next one better
+    /// for their side: nearly always the second round is the last, and their number is bounded.
     fn find_uncrossing(&mut self, instrument: Slot) -> Option<Uncrossing> {
         let mut levels = core::mem::take(&mut self.call_levels);
         let mut markets = core::mem::take(&mut self.call_markets);
@@ -211,6 +212,7 @@ impl Engine {
                 break found;
             }
         };
+        self.fix_lots(instrument, found.map(|uncrossing| uncrossing.price), &mut markets);
         (self.call_levels, self.call_markets) = (levels, markets);
         found
     }
@@ -255,8 +257,7 @@ impl Engine {
             for level in row.side(side).best_first() {
                 levels.push(entry(side, self.levels[level].price, self.whole_qty(level), true));
             }
-            let bound = row.bound(side);
-            levels.extend(markets.lots(side).map(|qty| entry(side, bound, qty, false)));
+            markets.append_levels(row, side, levels);
         }
         levels.sort_unstable_by_key(|level| level.price);
     }
@@ -341,7 +342,8 @@ impl Engine {
     }
 }
 
-fn entry(side: Side, price: Price, qty: Qty, is_limit: bool) -> CallLevel {
+/// Returns a level with lots of one side.
+pub(crate) fn entry(side: Side, price: Price, qty: Qty, is_limit: bool) -> CallLevel {
     let (buy_qty, sell_qty) = match side {
         Side::Buy => (qty, Qty::ZERO),
         Side::Sell => (Qty::ZERO, qty),

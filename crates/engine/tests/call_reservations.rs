@@ -203,29 +203,6 @@ fn one_that_can_pay_no_lot_ends_before_the_first_trade() {
 }
 
 #[test]
-fn lots_that_cannot_be_paid_move_no_price() {
-    let mut desk = in_opening_call(10_500);
-    for text in ["buy a 0 10 poor", "buy b 1000 1", "bob sell s 1000 1", "bob sell t 20000 9"] {
-        step(&mut desk, text);
-    }
-    // At 20,000 ten lots would trade, of which the account can pay none.
-    check_on(
-        &mut desk,
-        &[(
-            "phase continuous",
-            &[
-                "a Canceled InsufficientCash",
-                "b Trade 1@1000 0",
-                "s Trade 1@1000 0",
-                "uncrossed 1@1000 +0",
-                "phase Continuous",
-                "done 0",
-            ],
-        )],
-    );
-}
-
-#[test]
 fn the_earlier_of_an_accounts_orders_is_paid_first() {
     let mut desk = in_opening_call(2_250);
     for text in ["buy a 0 1 poor", "buy b 0 1 poor", "bob sell s 1150 2", "phase continuous"] {

@@ -243,6 +243,20 @@ impl Order {
         }
     }
 
+    /// Returns true for a market order of a call whose reservation does not pay a price.
+    fn is_beyond_reservation(&self, price: Price) -> bool {
+        let cost = worst_cost(self.now.side, price);
+        self.now.ord_type == OrdType::Market && cost > cost_of(&self.now, self.reserved_px)
+    }
+
+    /// Returns the last price on the tick that a market order's reservation pays.
+    fn reserved_limit(&self, tick_size: Price) -> Price {
+        let cost = cost_of(&self.now, self.reserved_px);
+        let cost = cost - cost % i128::from(tick_size.0);
+        let limit = if self.now.side == Side::Buy { cost } else { -cost };
+        Price(i64::try_from(limit).expect("no further from zero than a price"))
+    }
+
     /// Returns the size of a fresh slice of the open quantity.
     fn slice(&self) -> u64 {
         match self.now.display_qty.0 {

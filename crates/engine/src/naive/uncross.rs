@@ -9,14 +9,18 @@ use weir_wire::event::Uncrossed;
 use weir_wire::{Event, PlainEvent};
 
 use super::say::News;
-use super::{Instrument, NaiveEngine, TradingRule, cost_of, worst_cost};
+use super::{Instrument, NaiveEngine, TradingRule, worst_cost};
 use crate::config::{CASH_LIMIT, EventSink};
 
 /// Price, volume and surplus of an uncrossing.
 type Best = (Price, u64, i64);
 
-/// The lots with which each order of a book takes part in an uncrossing.
+/// The lots with which each order of a book takes part in an uncrossing; the others of a market
+/// order take part where its reservation pays.
 type Lots = BTreeMap<Rec, u64>;
+
+/// The rounds of a search in which market orders keep the lots that their accounts can pay.
+const PAYABLE_ROUNDS: u64 = 8;
 
 impl NaiveEngine {
     /// Makes the trades of an uncrossing and reports the price; repeats while limits cross.
@@ -38,7 +42,8 @@ impl NaiveEngine {
     /// Makes the trades at one price and reports it; returns false when nothing traded.
     fn uncross_once<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) -> bool {
         let (best, mut lots) = self.find_uncrossing(instrument_id);
-        if lots.iter().any(|(rec, lots)| *lots < self.orders[rec].leaves_qty()) {
+        let is_cut = |(rec, lots): (&Rec, &u64)| *lots < self.orders[rec].leaves_qty();
+        if lots.iter().any(is_cut) {
             self.rules.push(TradingRule::CallMarketCut);
         }
         for side in [Side::Buy, Side::Sell] {
@@ -90,7 +95,7 @@ impl NaiveEngine {
         best.is_some()
     }
 
-    /// Cancels what a market order's account cannot pay.
+    /// Cancels the lots of a market order that its account cannot pay.
     fn end_unpaid<S: EventSink>(&mut self, rec: Rec, out: &mut S) {
         let account = &self.accounts[&self.orders[&rec].now.account_id];
         let reason =
@@ -99,26 +104,48 @@ impl NaiveEngine {
     }
 
     /// Returns price, volume and surplus of the uncrossing, `None` when nothing would trade, and
-    /// the lots with which each order of the book takes part.
+    /// the lots that each order of the book has for it.
     pub(super) fn find_uncrossing(&self, instrument_id: InstrumentId) -> (Option<Best>, Lots) {
-        let mut lots: Lots = [Side::Buy, Side::Sell]
+        let all: Lots = [Side::Buy, Side::Sell]
             .into_iter()
             .flat_map(|side| self.side_of_book(instrument_id, side))
             .map(|rec| (rec, self.orders[&rec].leaves_qty()))
             .collect();
-        loop {
+        let mut lots = all.clone();
+        for round in 1_u64.. {
             let best = self.best_price(instrument_id, &lots);
-            let Some((price, _, _)) = best else { return (None, lots) };
-            let payable = self.payable(instrument_id, price, &lots);
-            if payable == lots {
-                return (best, lots);
+            let Some((price, _, _)) = best else { break };
+            let kept = match round <= PAYABLE_ROUNDS {
+                true => self.payable(instrument_id, price, &lots),
+                false => self.reserved(price, &lots),
+            };
+            if kept == lots {
+                let lots_of = |rec: Rec| {
+                    let from = if self.can_be_cut_at(rec, price) { &lots } else { &all };
+                    (rec, from[&rec])
+                };
+                return (best, all.keys().copied().map(lots_of).collect());
             }
-            lots = payable;
+            lots = kept;
         }
+        (None, all)
+    }
+
+    /// Returns true for a market order whose reservation does not pay a price within its bound.
+    fn can_be_cut_at(&self, rec: Rec, price: Price) -> bool {
+        let order = &self.orders[&rec];
+        let instrument = &self.instruments[&order.now.instrument_id];
+        order.is_beyond_reservation(price) && order.is_willing_in_call(price, instrument)
+    }
+
+    /// Returns the lots that take part at a price where only reservations count.
+    fn reserved(&self, price: Price, lots: &Lots) -> Lots {
+        let lots_of = |rec: Rec| (rec, if self.can_be_cut_at(rec, price) { 0 } else { lots[&rec] });
+        lots.keys().copied().map(lots_of).collect()
     }
 
     /// Returns the lots with which each order can take part at a price: a market order beyond its
-    /// reservation with so many as its account can pay with what it has.
+    /// reservation with so many as its account can pay with its cash.
     fn payable(&self, instrument_id: InstrumentId, price: Price, lots: &Lots) -> Lots {
         let instrument = &self.instruments[&instrument_id];
         let mut payable = lots.clone();
@@ -127,11 +154,7 @@ impl NaiveEngine {
             let each = worst_cost(side, price);
             for rec in self.side_of_book(instrument_id, side) {
                 let (order, wanted) = (&self.orders[&rec], lots[&rec]);
-                if order.now.ord_type != OrdType::Market
-                    || each <= cost_of(&order.now, order.reserved_px)
-                    || !order.is_willing_in_call(price, instrument)
-                    || wanted == 0
-                {
+                if !self.can_be_cut_at(rec, price) {
                     continue;
                 }
                 let account_id = order.now.account_id;
@@ -156,20 +179,31 @@ impl NaiveEngine {
         let instrument = &self.instruments[&instrument_id];
         let reference = instrument.last_price().or(instrument.static_reference());
         let reference = reference.map(|price| on_tick(price, instrument.definition.tick_size));
+        let lots_at = |rec: &Rec, price: Price| -> u64 {
+            let order = &self.orders[rec];
+            match order.is_willing_in_call(price, instrument) {
+                true if order.is_beyond_reservation(price) => lots[rec],
+                true => order.leaves_qty(),
+                false => 0,
+            }
+        };
         let sum = |side: Side, price: Price| -> u64 {
-            (lots.iter().map(|(rec, lots)| (&self.orders[rec], lots)))
-                .filter(|(order, _)| order.now.side == side)
-                .filter(|(order, _)| order.is_willing_in_call(price, instrument))
-                .map(|(_, lots)| *lots)
-                .sum()
+            let of_side = lots.keys().filter(|rec| self.orders[*rec].now.side == side);
+            of_side.map(|rec| lots_at(rec, price)).sum()
         };
         let volume = |price: Price| sum(Side::Buy, price).min(sum(Side::Sell, price));
         let surplus =
             |price: Price| i128::from(sum(Side::Buy, price)) - i128::from(sum(Side::Sell, price));
-        let mut limits: Vec<Price> = (lots.keys().map(|rec| &self.orders[rec].now))
-            .filter(|now| now.ord_type == OrdType::Limit)
-            .map(|now| now.price)
-            .collect();
+        let tick_size = instrument.definition.tick_size;
+        let limit_of = |(rec, lots): (&Rec, &u64)| {
+            let order = &self.orders[rec];
+            match order.now.ord_type {
+                OrdType::Limit => Some(order.now.price),
+                // Lots that are cut are those of a limit, on the tick.
+                _ => (*lots < order.leaves_qty()).then(|| order.reserved_limit(tick_size)),
+            }
+        };
+        let mut limits: Vec<Price> = lots.iter().filter_map(limit_of).collect();
         let price = if limits.is_empty() {
             reference?
         } else {
