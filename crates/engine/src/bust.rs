@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use weir_memory::take_ahead;
 use weir_types::{
     Cash, ClOrdId, EventNo, InstrumentId, MatchId, Nanos, OrderId, Price, Qty, Reason, Rec, Side,
     Switch,
@@ -74,11 +75,20 @@ pub(crate) struct Trades {
     rows: VecDeque<Trade>,
     count_max: usize,
     span: Nanos,
+    /// The number of rows that the last bust visited for the instrument's prices.
+    pub(crate) visited: u64,
 }
 
 impl Trades {
     pub(crate) fn new(count_max: u32, span: Nanos) -> Trades {
-        Trades { rows: VecDeque::new(), count_max: count_max as usize, span }
+        Trades { rows: VecDeque::new(), count_max: count_max as usize, span, visited: 0 }
+    }
+
+    /// Populates all its memory now; it has no rows yet.
+    pub(crate) fn take_memory(&mut self) {
+        let mut rows = Vec::with_capacity(self.count_max);
+        take_ahead(&mut rows);
+        self.rows = VecDeque::from(rows);
     }
 
     /// Returns the number of rows.
@@ -173,6 +183,13 @@ impl Engine {
     #[must_use]
     pub fn retained_trades(&self) -> RetainedTrades {
         self.trades.retained(self.match_id, self.time)
+    }
+
+    /// Returns the number of trades that the last bust visited; for tests of its bound.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn trades_visited(&self) -> u64 {
+        self.trades.visited
     }
 
     pub(crate) fn bust_trade<S: EventSink>(
@@ -282,5 +299,35 @@ impl Engine {
             debt_qty: Qty(u64::try_from(debt_lots).expect("positions are within 2^62")),
         }));
         self.say(&event, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_taken_ahead_holds_all_trades() {
+        const COUNT_MAX: u32 = 1_000;
+        let mut trades = Trades::new(COUNT_MAX, Nanos(1));
+        assert_eq!(trades.rows.capacity(), 0, "none is taken before it is needed");
+        trades.take_memory();
+        let taken = trades.rows.capacity();
+        assert!(taken >= COUNT_MAX as usize);
+        let party = Party { rec: Rec(1), session: 0, account: 0 };
+        for time in 0..COUNT_MAX.into() {
+            trades.push(Trade {
+                buyer: party,
+                seller: party,
+                time: Nanos(time),
+                price: Price(1),
+                qty: Qty(1),
+                instrument: 0,
+                is_auction: false,
+                is_busted: false,
+            });
+        }
+        assert_eq!(trades.rows.capacity(), taken);
+        assert!(trades.drop_oldest(Nanos(1)).is_some_and(|oldest| oldest.time == Nanos(0)));
     }
 }

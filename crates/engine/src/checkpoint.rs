@@ -44,6 +44,7 @@ impl Engine {
                 accounts: self.accounts.rows().len(),
                 sessions: self.sessions.rows().len(),
                 instruments: self.instruments.rows().len(),
+                trades: self.retained_trades().count,
                 imports_refused: self.imports_refused,
             },
             timers_and_choices: (self.choices_word())

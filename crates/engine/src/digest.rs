@@ -172,7 +172,7 @@ pub(crate) struct Numbers {
     pub(crate) match_id: u64,
 }
 
-/// Table sizes. The number of retained trades follows from the last match number.
+/// Table sizes.
 pub(crate) struct Counts {
     pub(crate) orders: usize,
     pub(crate) positions: usize,
@@ -180,6 +180,8 @@ pub(crate) struct Counts {
     pub(crate) accounts: usize,
     pub(crate) sessions: usize,
     pub(crate) instruments: usize,
+    /// The trades that can be busted at this time.
+    pub(crate) trades: u64,
     pub(crate) imports_refused: u64,
 }
 
@@ -208,7 +210,7 @@ pub(crate) fn fold_standing(digest: u64, standing: &CheckpointParts) -> u64 {
         counts.imports_refused,
         standing.timers_and_choices,
         standing.sweeps,
-        0,
+        counts.trades,
     ]);
     fold(digest ^ sum, KEYS[7] | 1)
 }

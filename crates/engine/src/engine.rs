@@ -259,6 +259,7 @@ impl Engine {
             engine.accounts.take_memory();
             engine.positions.take_memory();
             engine.orders.take_memory();
+            engine.trades.take_memory();
         }
         engine
     }

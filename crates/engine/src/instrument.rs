@@ -36,6 +36,8 @@ pub(crate) struct Instrument {
     pub(crate) is_session_over: bool,
     /// The prices of trades that are not retained.
     pub(crate) bases: PriceBases,
+    /// The number of its trades that are retained, busted ones included.
+    pub(crate) retained_count: u32,
     /// The lowest and highest price of the trades since stops were last checked. INVARIANT: `None`
     /// between commands, except in a volatility call that began by an interruption.
     pub(crate) traded: Option<(Price, Price)>,
@@ -74,6 +76,7 @@ impl Instrument {
             session_price: None,
             is_session_over: false,
             bases: PriceBases::default(),
+            retained_count: 0,
             traded: None,
             bids: BookSide::new(Side::Buy),
             asks: BookSide::new(Side::Sell),

@@ -118,13 +118,23 @@ impl Engine {
         for _ in 0..2 {
             let match_id = MatchId(self.match_id.0 - self.trades.count() as u64);
             let Some(oldest) = self.trades.drop_oldest(self.time) else { break };
-            self.instruments[oldest.instrument].absorb(match_id, &oldest);
+            let row = &mut self.instruments[oldest.instrument];
+            row.absorb(match_id, &oldest);
+            row.retained_count -= 1;
         }
+        self.keep_trade(trade);
+    }
+
+    /// Adds a trade to the retained ones, which have room for it.
+    #[inline]
+    pub(crate) fn keep_trade(&mut self, trade: Trade) {
+        self.instruments[trade.instrument].retained_count += 1;
         self.trades.push(trade);
     }
 
     /// Sets an instrument's prices to those of the trades that remain behind the bust of one.
-    /// Visits the retained trades from the newest until each price is found.
+    /// Visits the retained trades from the newest until each price is found or the instrument has
+    /// no older one: all of them at most, 64 MiB at the default limit.
     pub(crate) fn recompute_prices<S: EventSink>(&mut self, busted: &Trade, out: &mut S) {
         let instrument = busted.instrument;
         let row = &self.instruments[instrument];
@@ -134,18 +144,21 @@ impl Engine {
         // Only the bust of an uncrossing's trade changes that price.
         let mut uncrossed = row.uncrossed_price.filter(|_| !busted.is_auction);
         let mut traded = bases.traded;
+        let (mut left, mut visited) = (row.retained_count, 0);
         for (match_id, trade) in self.trades.newest_first(self.match_id) {
             // No bust brings a price where there was none.
             let is_settled = |before: Option<Price>, found: Option<Price>, base: &PriceBase| {
                 before.is_none() || found.is_some() || match_id <= base.since
             };
-            if is_settled(row.last_price, last, &bases.last)
+            let is_found = is_settled(row.last_price, last, &bases.last)
                 && is_settled(row.session_price, session, &bases.session)
                 && is_settled(row.uncrossed_price, uncrossed, &bases.uncrossed)
-                && !(waits_for_stops && match_id >= bases.traded_from)
-            {
+                && !(waits_for_stops && match_id >= bases.traded_from);
+            if is_found || left == 0 {
                 break;
             }
+            visited += 1;
+            left -= u32::from(trade.instrument == instrument);
             if trade.instrument != instrument || trade.is_busted {
                 continue;
             }
@@ -159,6 +172,7 @@ impl Engine {
                 traded = Some(widened(traded, trade.price));
             }
         }
+        self.trades.visited = visited;
         let row = &mut self.instruments[instrument];
         if !plant::is(Plant::BustKeepsLastPrice) {
             row.last_price = last.or(bases.last.price);

@@ -588,7 +588,7 @@ impl Engine {
             if !is_timed || trade.qty.is_zero() || trade.qty.0 > ORDER_QTY_LIMIT {
                 return Err(SnapshotError::Invalid("trade"));
             }
-            self.trades.push(trade);
+            self.keep_trade(trade);
         }
         Ok(())
     }

@@ -7,6 +7,8 @@ use support::steps::*;
 use support::*;
 use weir_engine::{Engine, EngineConfig, RetainedTrades, SnapshotError};
 use weir_types::*;
+use weir_wire::Command;
+use weir_wire::order_entry::NewOrder;
 
 const SPAN: Nanos = Nanos(1_000);
 
@@ -142,17 +144,81 @@ fn a_snapshot_with_trades_out_of_order_is_refused() {
     trade(&mut desk, 101);
     let mut bytes = Vec::new();
     desk.engine.snapshot(&mut bytes);
-    // Time, price and lots of the second trade.
-    let row = |time: u64| [time, 101, 1].iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
-    let at = bytes.windows(24).position(|bytes| *bytes == row(10_600)).expect("it is there");
     for time in [9_999, 10_601] {
-        let mut body = bytes[..bytes.len() - 4].to_vec();
-        body[at..at + 24].copy_from_slice(&row(time));
-        let crc = crc32c::crc32c(&body);
-        body.extend_from_slice(&crc.to_le_bytes());
-        let refused = Engine::restore(config(64), &body).err();
+        let refused = Engine::restore(config(64), &retimed(&bytes, [10_600, time], 101)).err();
         assert_eq!(refused, Some(SnapshotError::Invalid("trade")), "{time}");
     }
+}
+
+/// Returns a snapshot in which the time of the trade of one lot at a price is another.
+fn retimed(bytes: &[u8], [from, to]: [u64; 2], price: u64) -> Vec<u8> {
+    // Time, price and lots.
+    let row =
+        |time: u64| [time, price, 1].iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+    let at = bytes.windows(24).position(|bytes| *bytes == row(from)).expect("it is there");
+    let mut body = bytes[..bytes.len() - 4].to_vec();
+    body[at..at + 24].copy_from_slice(&row(to));
+    let crc = crc32c::crc32c(&body);
+    body.extend_from_slice(&crc.to_le_bytes());
+    body
+}
+
+/// The digest had no part of the trades that can be busted: their number followed from the last one
+/// while they were kept by count alone.
+#[test]
+fn a_replica_that_can_bust_other_trades_is_found_at_the_next_checkpoint() {
+    let config = EngineConfig { checkpoint_interval: 64, ..config(64) };
+    let mut desk = Desk::with_twin(config.clone());
+    desk.furnish();
+    desk.clock = 10_000;
+    trade(&mut desk, 100);
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    let checkpoint_of = |bytes: &[u8]| {
+        let mut engine = Engine::restore(config.clone(), bytes).expect("it reads back");
+        let mut events = Vec::new();
+        while engine.position() < Position(64) {
+            engine.apply(engine.position().next(), Nanos(10_800), &Command::Tick, &mut events);
+        }
+        (engine.digest(), engine.retained_trades().count)
+    };
+    let right = checkpoint_of(&bytes);
+    assert_eq!(right.1, 1);
+    let of_earlier = checkpoint_of(&retimed(&bytes, [10_000, 9_500], 100));
+    assert_eq!(of_earlier.1, 0, "its span is over");
+    assert_ne!(of_earlier.0, right.0);
+}
+
+/// The search for the prices behind a bust went on to the oldest of all trades where the instrument
+/// had no other: over a million rows of a full ring.
+#[test]
+fn a_bust_looks_no_further_back_than_the_instruments_oldest_trade() {
+    let mut desk = twins(1 << 10);
+    for price in 100..130 {
+        trade(&mut desk, price);
+    }
+    let of_rose = |order: NewOrder| NewOrder { instrument_id: ROSE, ..order };
+    desk.order(of_rose(NewOrder { account_id: MAKER, ..sell(50, 1, "r") }));
+    let told = desk.order(of_rose(bob(buy(50, 1, "q"))));
+    assert!(told.iter().any(|event| event.match_id == MatchId(31)), "{told:?}");
+    for price in 130..133 {
+        trade(&mut desk, price);
+    }
+    restart(&mut desk);
+    let told = ["busted Buy 1@50", "busted Sell 1@50", "references none none", "done 2"];
+    check_on(&mut desk, &[("bust 31", &told)]);
+    assert_eq!(desk.engine.trades_visited(), 4, "three later ones and itself");
+
+    // Trades that make room are not counted any more.
+    desk.clock = 20_000;
+    for price in 200..220 {
+        trade(&mut desk, price);
+    }
+    desk.order(of_rose(NewOrder { account_id: MAKER, ..sell(51, 1, "s") }));
+    desk.order(of_rose(bob(buy(51, 1, "u"))));
+    let told = ["busted Buy 1@51", "busted Sell 1@51", "references none none", "done 2"];
+    check_on(&mut desk, &[("bust 55", &told)]);
+    assert_eq!(desk.engine.trades_visited(), 1);
 }
 
 #[cfg(feature = "planted")]

@@ -300,6 +300,7 @@ impl NaiveEngine {
                 accounts: self.accounts.len(),
                 sessions: self.sessions.len(),
                 instruments: self.instruments.len(),
+                trades: self.retained_trades().count,
                 imports_refused: self.imports_refused,
             },
             timers_and_choices: (ends.chain(changes).chain(choices))
