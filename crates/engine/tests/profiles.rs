@@ -284,6 +284,40 @@ const WANTED: &[RulesWant] = &[
             },
         ],
     },
+    RulesWant {
+        rules: 8,
+        defaults: Some(0xe7a5_2463_0b8c_128a),
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0x0613_6a89_b11a_07f7,
+                digest: 0xc800_d88b_b63d_957b,
+                snapshot: 0xf1f8_ccb4_c878_28b3,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0xd24d_fefa_6c33_bd8b,
+                digest: 0xf120_1a85_4dfa_5864,
+                snapshot: 0x843c_def1_2e4e_655c,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0xeb96_4ed0_24cc_8ab2,
+                digest: 0x7a2f_80ab_f2ff_628e,
+                snapshot: 0x3c07_6a73_93bf_6175,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0xba9b_bda4_51c4_faa1,
+                digest: 0x0bb9_c083_594c_d9d2,
+                snapshot: 0x1ef7_6975_dad9_2144,
+            },
+        ],
+    },
 ];
 
 /// Returns the hash of the limits that every engine has by default and that can change an event: a

@@ -4,6 +4,8 @@
 //! script: instrument 100 in a volatility call, 101 halted, with orders, remembered answers and
 //! trades. `data/snapshot-5.bin` is of the last engine of rules 6, after 19,991 commands: 100 in a
 //! volatility call, 101 halted by an operator, 9 live orders and 2 filed changes.
+//! `data/snapshot-6.bin` is of the last engine of rules 7, with trades that can be busted, groups
+//! and causes of phases.
 
 mod support;
 
@@ -15,6 +17,7 @@ use weir_wire::{Command, Event, PlainEvent, Request};
 
 const SNAPSHOT: &[u8] = include_bytes!("data/snapshot-4.bin");
 const BEFORE_GROUPS: &[u8] = include_bytes!("data/snapshot-5.bin");
+const BEFORE_TIMES: &[u8] = include_bytes!("data/snapshot-6.bin");
 
 fn config() -> EngineConfig {
     EngineConfig {
@@ -131,4 +134,31 @@ fn a_snapshot_from_before_groups_goes_on_with_its_schedule_and_a_change_of_all()
     assert_eq!(phase(&engine, 101), (Phase::Halted, true));
     let causes: Vec<_> = engine.instruments().take(2).map(|row| row.cause()).collect();
     assert_eq!(causes, [PhaseCause::Operator, PhaseCause::Unknown], "101 was halted before");
+}
+
+#[test]
+fn a_snapshot_from_before_times_of_trades_goes_on_with_its_trades_and_causes() {
+    let mut engine = Engine::restore(config(), BEFORE_TIMES).expect("it is read");
+    assert!(engine.instruments().any(|row| row.origin.is_some()), "causes are known");
+    let retained = engine.retained_trades();
+    assert!(retained.count > 0);
+    assert_eq!(retained.oldest_time, engine.time(), "the span begins with the snapshot");
+    let mut bytes = Vec::new();
+    engine.snapshot(&mut bytes);
+    let again = Engine::restore(config(), &bytes).expect("it reads back");
+    assert_eq!(again.state_hash(), engine.state_hash());
+
+    let oldest = retained.oldest.0;
+    let mut answers = (oldest..oldest + retained.count).zip(1..).flat_map(|(match_id, number)| {
+        let bust = BustTrade {
+            request_no: RequestNo(0),
+            match_id: MatchId(match_id),
+            session_id: OPERATOR,
+            partition_id: HERE,
+            force: Switch::On,
+        };
+        ask(&mut engine, number, Request::BustTrade(bust))
+    });
+    let is_busted = |event: Event| matches!(event, Event::Plain(PlainEvent::TradeBusted(_)));
+    assert!(answers.any(is_busted), "some of them can be busted");
 }
