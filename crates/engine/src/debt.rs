@@ -32,6 +32,8 @@ pub(crate) struct Debtors {
     /// The account and the instrument of each; [`NIL`] for cash.
     rows: BTreeSet<(Slot, Slot)>,
     account_count: usize,
+    /// The number of rows that were added or removed.
+    changes: u64,
 }
 
 impl Engine {
@@ -51,6 +53,13 @@ impl Engine {
     #[must_use]
     pub fn debtor_count(&self) -> usize {
         self.debtors.account_count
+    }
+
+    /// Returns the number of debts that began or ended since this engine was made. It affects no
+    /// event and no digest.
+    #[must_use]
+    pub fn debt_changes(&self) -> u64 {
+        self.debtors.changes
     }
 
     /// Returns the lots of an instrument, or with [`NIL`] the cash, that a limited account owes;
@@ -78,7 +87,7 @@ impl Engine {
     }
 
     fn add_debt(&mut self, account: Slot, instrument: Slot) {
-        self.debtors.rows.insert((account, instrument));
+        self.debtors.changes += u64::from(self.debtors.rows.insert((account, instrument)));
         let row = &mut self.accounts[account];
         self.debtors.account_count += usize::from(!row.is_in_debt);
         row.is_in_debt = true;
@@ -89,7 +98,7 @@ impl Engine {
     pub(crate) fn forget_paid(&mut self, account: Slot, instrument: Slot) {
         for of in [NIL, instrument] {
             if self.owed(account, of) == 0 {
-                self.debtors.rows.remove(&(account, of));
+                self.debtors.changes += u64::from(self.debtors.rows.remove(&(account, of)));
             }
         }
         self.close_if_paid(account);
@@ -97,7 +106,9 @@ impl Engine {
 
     /// Removes the debts of an account that has become unlimited.
     pub(crate) fn forget_debts(&mut self, account: Slot) {
+        let before = self.debtors.rows.len();
         self.debtors.rows.retain(|(of, _)| *of != account);
+        self.debtors.changes += (before - self.debtors.rows.len()) as u64;
         self.close_if_paid(account);
     }
 

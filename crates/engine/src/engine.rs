@@ -555,6 +555,12 @@ impl Engine {
         self.rec
     }
 
+    /// Returns the number of the last trade; zero before the first.
+    #[must_use]
+    pub fn last_match_id(&self) -> MatchId {
+        self.match_id
+    }
+
     /// Returns the highest assigned change number; zero before the first.
     #[must_use]
     pub fn last_seq(&self) -> Seq {

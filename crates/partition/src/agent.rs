@@ -18,7 +18,7 @@ use weir_log::tail::TailWriter;
 use weir_log::{Append, Batch, Poll, Push, SequencedLog};
 use weir_probe::{Point, Recorder, TraceId, Tsc};
 use weir_runtime::{Agent, Wake, abort};
-use weir_types::{Durability, Epoch, Nanos, Position, Reason, WallOffset};
+use weir_types::{Durability, Epoch, MatchId, Nanos, Position, Reason, WallOffset};
 use weir_wire::Command;
 
 use crate::handoff::{Feedback, SourcePort, StageStamps, Submission};
@@ -43,6 +43,8 @@ const LAZY_LOG_INTERVAL: u64 = 5_000_000;
 const KEPT_RETRY: u64 = 10_000_000;
 /// The number of debts on the status page.
 const DEBTS_SHOWN: usize = 32;
+/// The interval in nanoseconds between updates of the figures of trades and debts: 100 ms.
+const TRADES_INTERVAL: u64 = 100_000_000;
 /// The maximum number of commands that wait for their commit.
 const UNCOMMITTED_MAX: usize = 64 * 1024;
 /// The time for which a stop waits for room on the disk, in nanoseconds.
@@ -198,17 +200,23 @@ impl PartitionFigures {
         counters.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
         counters.imported_to.store(engine.control_position().0, Ordering::Relaxed);
         counters.filed_changes.store(engine.filed_change_count() as u64, Ordering::Relaxed);
+    }
+
+    /// Publishes the trades that can be busted and the debts behind busts. Searches the trades and
+    /// takes a lock where there is a debt.
+    pub(crate) fn tell_trades(&self, engine: &Engine) {
+        let counters = &self.counters;
         let retained = engine.retained_trades();
         counters.retained_trades.store(retained.count, Ordering::Relaxed);
         counters.oldest_trade.store(retained.oldest.0, Ordering::Relaxed);
         counters.oldest_trade_time_ns.store(retained.oldest_time.0, Ordering::Relaxed);
         let debtor_count = engine.debtor_count() as u64;
-        let before = counters.accounts_in_debt.swap(debtor_count, Ordering::Relaxed);
-        if debtor_count > 0 || before > 0 {
+        if debtor_count > 0 || counters.accounts_in_debt.load(Ordering::Relaxed) > 0 {
             let mut debts = self.debts.lock().unwrap_or_else(PoisonError::into_inner);
             debts.clear();
             debts.extend(engine.debts().take(DEBTS_SHOWN));
         }
+        counters.accounts_in_debt.store(debtor_count, Ordering::Relaxed);
     }
 
     /// Returns debts of limited accounts, 32 at most.
@@ -238,6 +246,40 @@ struct Pending {
     log_time: Nanos,
     trace: TraceId,
     points: [Tsc; 7],
+}
+
+/// The state of the engine that the figures of trades and debts show.
+#[derive(Debug)]
+struct TradesTold {
+    position: Position,
+    match_id: MatchId,
+    debt_changes: u64,
+    /// The time of the next update; the beginning or end of a debt does not wait for it.
+    due: Nanos,
+}
+
+impl TradesTold {
+    fn new(engine: &Engine, due: Nanos) -> TradesTold {
+        TradesTold {
+            position: engine.position(),
+            match_id: engine.last_match_id(),
+            debt_changes: engine.debt_changes(),
+            due,
+        }
+    }
+
+    /// Returns true if the figures are to be updated now.
+    fn is_due(&self, engine: &Engine, now: Nanos) -> bool {
+        let is_at_once = engine.debt_changes() != self.debt_changes;
+        engine.position() != self.position && (is_at_once || now >= self.due)
+    }
+
+    /// Returns the time of the next update if something has changed. Trades that become too old
+    /// meanwhile wait for a command.
+    fn next_deadline(&self, engine: &Engine) -> Option<Nanos> {
+        let is_paid = engine.debtor_count() > 0 && engine.position() != self.position;
+        (is_paid || engine.last_match_id() != self.match_id).then_some(self.due)
+    }
 }
 
 /// The parts of a partition.
@@ -284,6 +326,7 @@ pub struct Partition<L> {
     views: Vec<Wake>,
     recorder: Recorder,
     figures: Arc<PartitionFigures>,
+    trades_told: TradesTold,
     ticks: TickPace,
     is_log_full: bool,
     is_stopping: bool,
@@ -302,6 +345,7 @@ impl<L: SequencedLog + Send> Partition<L> {
     pub fn new(parts: PartitionParts<L>) -> Partition<L> {
         let epoch = parts.log.epoch();
         Partition {
+            trades_told: TradesTold::new(&parts.engine, Nanos(0)),
             engine: parts.engine,
             epoch,
             batch: parts.log.new_batch(),
@@ -627,6 +671,15 @@ impl<L: SequencedLog + Send> Partition<L> {
         figures.counters.events.store(self.outbox.event_count(), Ordering::Relaxed);
     }
 
+    /// Updates the figures of trades and debts, behind the events of a cycle.
+    fn tell_trades(&mut self, now: Nanos) {
+        if self.trades_told.is_due(&self.engine, now) {
+            self.figures.tell_trades(&self.engine);
+            let due = Nanos(now.0 + TRADES_INTERVAL);
+            self.trades_told = TradesTold::new(&self.engine, due);
+        }
+    }
+
     /// Reports that the log's disk is full, or has room again.
     fn tell_full_log(&mut self) {
         let is_full = self.log.is_full();
@@ -810,6 +863,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
             done += self.apply(now);
         }
         self.figures.counters.uncommitted.store(self.pending.len() as u64, Ordering::Relaxed);
+        self.tell_trades(now);
         self.tell_full_log();
         done
     }
@@ -827,7 +881,8 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         let log_due = (self.commits_at_append && !self.log.is_idle()).then_some(self.log_due);
         let engine_due = self.engine.next_deadline().map(|at| self.log_time.due(at));
         let engine_due = engine_due.and_then(|due| self.ticks.next(due, now));
-        log_due.into_iter().chain(engine_due).min()
+        let trades_due = self.trades_told.next_deadline(&self.engine);
+        log_due.into_iter().chain(engine_due).chain(trades_due).min()
     }
 
     fn waits_for_disk(&self) -> bool {

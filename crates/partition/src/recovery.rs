@@ -914,5 +914,6 @@ fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
     let trades_max = u64::from(engine.config().trades_max);
     figures.counters.retained_trades_max.store(trades_max, Ordering::Relaxed);
     figures.tell_office(engine);
+    figures.tell_trades(engine);
     Arc::new(figures)
 }

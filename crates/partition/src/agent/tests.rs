@@ -9,7 +9,7 @@ use weir_log::{EmbeddedLog, EpochEnd, LogConfig, LogError};
 use weir_types::*;
 use weir_wire::order_entry::{MassCancel, NewOrder};
 use weir_wire::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, SchedulePhase,
+    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, SchedulePhase, Transfer,
 };
 use weir_wire::{Definition, Event, PlainEvent, Request};
 
@@ -291,6 +291,10 @@ fn reference_data() -> Vec<Definition> {
 }
 
 fn bid(session_id: u32, number: u64) -> Submission {
+    order(session_id, number, Side::Buy, AccountId(1))
+}
+
+fn order(session_id: u32, number: u64, side: Side, account_id: AccountId) -> Submission {
     Submission::internal(Command::Request(Request::NewOrder(NewOrder {
         request_no: RequestNo(number),
         cl_ord_id: ClOrdId::from_number(number),
@@ -303,8 +307,8 @@ fn bid(session_id: u32, number: u64) -> Submission {
         sending_time: Nanos(0),
         session_id: SessionId(session_id),
         instrument_id: IT,
-        account_id: AccountId(1),
-        side: Side::Buy,
+        account_id,
+        side,
         ord_type: OrdType::Limit,
         time_in_force: TimeInForce::Gtc,
         exec_inst: ExecInst::NONE,
@@ -610,4 +614,93 @@ fn a_cycle_applies_a_bounded_number_of_events_and_the_next_goes_on() {
         partition.do_work(Nanos(2));
         assert_eq!(partition.engine.position(), Position(applied));
     }
+}
+
+/// Returns an operator's request that moves 10 into account 2.
+fn deposit(number: u64) -> Submission {
+    Submission::internal(Command::Request(Request::Transfer(Transfer {
+        request_no: RequestNo(number),
+        transfer_id: number,
+        cash: Cash(10),
+        position_qty: 0,
+        session_id: SessionId(9),
+        account_id: AccountId(2),
+        instrument_id: InstrumentId::NONE,
+        partition_id: HERE,
+    })))
+}
+
+fn forced_bust(number: u64, match_id: u64) -> Submission {
+    Submission::internal(Command::Request(Request::BustTrade(BustTrade {
+        request_no: RequestNo(number),
+        match_id: MatchId(match_id),
+        session_id: SessionId(9),
+        partition_id: HERE,
+        force: Switch::On,
+    })))
+}
+
+/// Returns the reference data with a limited account 2 and an operator's session 9.
+fn with_operator() -> Vec<Definition> {
+    let mut data = reference_data();
+    for definition in reference_data() {
+        match definition {
+            Definition::DefineAccount(d) => {
+                let (account_id, unlimited) = (AccountId(2), Switch::Off);
+                data.push(Definition::DefineAccount(DefineAccount { account_id, unlimited, ..d }));
+            }
+            Definition::DefineSession(d) if d.defined_session_id == SessionId(1) => {
+                let (defined_session_id, firm_id) = (SessionId(9), FirmId::NONE);
+                let role = Role::Operator;
+                let d = DefineSession { defined_session_id, firm_id, role, ..d };
+                data.push(Definition::DefineSession(d));
+            }
+            _ => {}
+        }
+    }
+    data
+}
+
+/// The figures of trades and debts were computed ahead of each publication: a search of all trades,
+/// a lock and up to 32 debts, for which every answer waited.
+#[test]
+fn figures_of_trades_follow_in_an_interval_and_a_debt_at_once() {
+    let (mut port, source) = gateway_to_partition(HERE, Wake::new());
+    let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
+    let log = ScriptedLog(Arc::new(Mutex::new(State::new())));
+    let mut partition = Partition::new(parts_over(log, writer, source));
+    let figures = partition.figures.clone();
+    let told = || {
+        let counters = &figures.counters;
+        let of = |gauge: &AtomicU64| gauge.load(Ordering::Relaxed);
+        (of(&counters.retained_trades), of(&counters.accounts_in_debt), figures.debts().len())
+    };
+    for (at, definition) in (1..).zip(with_operator()) {
+        let import = Command::Import(Position(at), definition);
+        port.submissions.push(Submission::internal(import)).unwrap();
+    }
+    port.submissions.push(deposit(1)).unwrap();
+    partition.do_work(Nanos(1));
+    // Account 2 buys a lot and sells it.
+    let (one, two) = (AccountId(1), AccountId(2));
+    for submission in [
+        order(1, 1, Side::Buy, two),
+        order(2, 1, Side::Sell, one),
+        order(1, 2, Side::Sell, two),
+        order(2, 2, Side::Buy, one),
+    ] {
+        port.submissions.push(submission).unwrap();
+    }
+    partition.do_work(Nanos(2));
+    assert_eq!((partition.engine.retained_trades().count, told()), (2, (0, 0, 0)));
+    let due = Nanos(1 + TRADES_INTERVAL);
+    assert_eq!(partition.next_deadline(Nanos(2)), Some(due));
+    partition.do_work(due);
+    assert_eq!(told(), (2, 0, 0));
+    assert_eq!(partition.next_deadline(due), None);
+
+    port.submissions.push(forced_bust(2, 1)).unwrap();
+    partition.do_work(Nanos(due.0 + 1));
+    assert_eq!(told(), (2, 1, 1), "it owes the lot");
+    assert_eq!(partition.next_deadline(Nanos(due.0 + 1)), None, "all is told");
 }
