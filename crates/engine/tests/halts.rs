@@ -270,6 +270,26 @@ fn a_halt_that_begins_or_ceases_to_hold_is_told_also_where_the_phase_stays() {
     );
 }
 
+/// As `docs/operations.md` says: views have one origin for the phase and the halt in it.
+#[test]
+fn the_end_of_a_halt_behind_a_close_is_the_last_change() {
+    let mut desk = twins();
+    let row = |desk: &Desk| {
+        let mut rows = desk.engine.instruments();
+        let row = rows.find(|row| row.definition.instrument_id == TULIP).expect("it is defined");
+        let origin = row.origin.expect("it has changed");
+        (row.phase, row.is_held, origin.cause, origin.at)
+    };
+    for text in ["phase halted", "schedule 6000 closed", "at 6000", "tick"] {
+        step(&mut desk, text);
+    }
+    assert_eq!(row(&desk), (Phase::Closed, true, PhaseCause::Schedule, Nanos(6_000)));
+    for text in ["at 7000", "resume"] {
+        step(&mut desk, text);
+    }
+    assert_eq!(row(&desk), (Phase::Closed, false, PhaseCause::Operator, Nanos(7_000)));
+}
+
 #[test]
 fn the_cause_of_a_phase_outlives_a_restart() {
     let mut desk = collared();
