@@ -315,7 +315,7 @@ mod tests {
         let taken = trades.rows.capacity();
         assert!(taken >= COUNT_MAX as usize);
         let party = Party { rec: Rec(1), session: 0, account: 0 };
-        for time in 0..COUNT_MAX.into() {
+        for time in 0..u64::from(COUNT_MAX) {
             trades.push(Trade {
                 buyer: party,
                 seller: party,

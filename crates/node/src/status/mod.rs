@@ -290,7 +290,9 @@ impl NodeStatus {
             wait: self.wait.to_string(),
             fused: self.fused,
             partitions: self.partitions.iter().map(partition_report).collect(),
-            debts: self.partitions.iter().flat_map(debt_reports).collect(),
+            debts: (self.partitions.iter())
+                .flat_map(|(id, _, figures)| debt_reports(*id, figures))
+                .collect(),
             gateway: gateway.counters.plus(&gateway.newcomers),
             tls: self.tls.as_ref().map(|tls| tls.report()),
             delivery: DeliveryReport::of(self.own, &self.delivery),
@@ -353,9 +355,10 @@ fn partition_report(
 }
 
 fn debt_reports(
-    (id, _, figures): &(PartitionId, Epoch, Arc<PartitionFigures>),
+    partition_id: PartitionId,
+    figures: &PartitionFigures,
 ) -> impl Iterator<Item = DebtReport> + use<> {
-    let partition = id.0;
+    let partition = partition_id.0;
     figures.debts().into_iter().map(move |debt| DebtReport {
         partition,
         account: debt.account_id.0,
