@@ -185,12 +185,17 @@ fn attempt(address: SocketAddr, kind: &Kind) -> anyhow::Result<i64> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    let (session_id, cancel_on_disconnect) = (kind.session_id, Switch::Off);
+    let session_id = kind.session_id;
     let mut frame = Vec::new();
     if kind.way == Way::Key {
         let api_key = ApiKey(secret(kind.secret_of));
-        let logon =
-            Logon { api_key, session_id, heartbeat_interval_ms: 5_000, cancel_on_disconnect };
+        let logon = Logon {
+            api_key,
+            session_id,
+            heartbeat_interval_ms: 5_000,
+            cancel_on_disconnect: Switch::Off,
+            takeover: Switch::Off,
+        };
         put_logon(&logon, &[], &mut frame);
     } else {
         let challenge = challenge(&mut stream, kind)?;
@@ -200,7 +205,8 @@ fn attempt(address: SocketAddr, kind: &Kind) -> anyhow::Result<i64> {
             signature,
             session_id,
             heartbeat_interval_ms: 5_000,
-            cancel_on_disconnect,
+            cancel_on_disconnect: Switch::Off,
+            takeover: Switch::Off,
         };
         put_answer(&challenge, logon, &[], |text| key.sign(text), &mut frame);
     }

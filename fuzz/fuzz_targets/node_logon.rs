@@ -260,6 +260,7 @@ impl World {
             session_id,
             heartbeat_interval_ms: u32::from(recipe.short()),
             cancel_on_disconnect: Switch::Off,
+            takeover: Switch::Off,
         };
         let mut frame = Vec::new();
         put_logon(&logon, &self.points(session_id, recipe), &mut frame);
@@ -285,6 +286,7 @@ impl World {
             session_id,
             heartbeat_interval_ms: 1_000,
             cancel_on_disconnect: Switch::On,
+            takeover: Switch::Off,
         };
         let points = self.points(session_id, recipe);
         let mut frame = Vec::new();

@@ -110,6 +110,7 @@ impl Pests {
                     session_id: SessionId(id),
                     heartbeat_interval_ms: 60_000,
                     cancel_on_disconnect: Switch::Off,
+                    takeover: Switch::Off,
                 },
                 rng: Rng::new(u64::from(id)),
                 tally: tally.clone(),

@@ -306,6 +306,7 @@ impl Hostile {
             session_id: self.who.session_id,
             heartbeat_interval_ms: 5_000,
             cancel_on_disconnect: Switch::Off,
+            takeover: Switch::Off,
         }
     }
 

@@ -102,6 +102,7 @@ pub(super) fn ping_weir_echo(address: SocketAddr, run: Duration) -> anyhow::Resu
         session_id: SessionId(1),
         heartbeat_interval_ms: 60_000,
         cancel_on_disconnect: Switch::Off,
+        takeover: Switch::Off,
     };
     let mut bytes = Vec::new();
     put_logon(&logon, &[], &mut bytes);

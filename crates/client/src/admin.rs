@@ -32,6 +32,7 @@ use crate::clock::unix_time;
 use crate::connection::{Limits, Target};
 use crate::error::ClientError;
 use crate::key::Key;
+pub use crate::request::switch;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
 
 pub use several::PartitionOutcome;
@@ -569,12 +570,6 @@ fn answer_of(event: &SessionEvent) -> Option<(RequestNo, Answer)> {
         _ => return None,
     };
     Some((answered.as_ref()?.request_no, answer))
-}
-
-/// Returns the switch for `on`.
-#[must_use]
-pub fn switch(on: bool) -> Switch {
-    if on { Switch::On } else { Switch::Off }
 }
 
 #[cfg(test)]

@@ -296,7 +296,8 @@ impl ClientError {
     }
 
     /// True when reconnecting, now or later, may recover: the connection was lost, the session is
-    /// taken, or the node is busy or full at the moment.
+    /// taken, or the node is busy or full at the moment. False when another connection has taken
+    /// the session over: two programs that come back would end each other's work in turn.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         // A node that did not answer a logon in time may do so later; and a caller that was busy
@@ -347,6 +348,7 @@ mod tests {
             (logged_out(Reason::HeartbeatLost), false, true),
             (logged_out(Reason::Stopping), false, true),
             (logged_out(Reason::KeyReplaced), false, false),
+            (logged_out(Reason::TakenOver), false, false),
             (timeout, false, true),
             (ClientError::Closed, false, true),
             (ClientError::NotOpen(SessionId(1)), false, false),

@@ -5,7 +5,7 @@
 use weir_types::{
     AccountId, ClOrdId, CredentialKind, ExecInst, FirmId, InstrumentId, MassCancelScope, Nanos,
     OrdType, OrderId, PartitionId, Price, Qty, RequestNo, Role, SelfTradePrevention, SessionId,
-    Side, TimeInForce,
+    Side, Switch, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
@@ -33,6 +33,12 @@ pub fn stamp(mut request: Request, session_id: SessionId, request_no: RequestNo)
         DefineInstrument DefineFirm DefineAccount DefineSession
     );
     request
+}
+
+/// Returns the switch for `on`.
+#[must_use]
+pub fn switch(on: bool) -> Switch {
+    if on { Switch::On } else { Switch::Off }
 }
 
 /// The parameters in which most limit orders differ.

@@ -27,9 +27,7 @@ mod refusals;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use weir_types::{
-    Epoch, EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch,
-};
+use weir_types::{Epoch, EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId};
 use weir_wire::challenge::put_answer;
 use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
 use weir_wire::event::{RequestDone, RequestRejected, TradeBusted};
@@ -44,7 +42,7 @@ use weir_wire::{DecodeError, Message, Request};
 
 use crate::error::ClientError;
 use crate::key::Key;
-use crate::request::stamp;
+use crate::request::{stamp, switch};
 
 /// The number of outcomes that an engine remembers per session: of more unanswered requests, not
 /// all could be sent again safely.
@@ -64,6 +62,9 @@ pub struct SessionConfig {
     pub heartbeat_interval_ms: u32,
     /// True: the loss of the connection cancels the session's live orders.
     pub cancel_on_disconnect: bool,
+    /// True: takes the session over from the connection that it is on, where it ends with
+    /// [`Reason::TakenOver`]. An operator's session is taken over in any case.
+    pub takeover: bool,
     /// The most unanswered requests per partition; beyond [`UNANSWERED_COUNT_MAX`] a request that
     /// is sent again may be refused as too old.
     pub unanswered_count_max: usize,
@@ -79,6 +80,7 @@ impl SessionConfig {
             node_id: None,
             heartbeat_interval_ms: 5_000,
             cancel_on_disconnect: false,
+            takeover: false,
             unanswered_count_max: UNANSWERED_COUNT_MAX,
         }
     }
@@ -370,6 +372,7 @@ impl Session {
             session_id,
             heartbeat_interval_ms: self.config.heartbeat_interval_ms,
             cancel_on_disconnect: switch(self.config.cancel_on_disconnect),
+            takeover: switch(self.config.takeover),
         };
         put_logon(&logon, &self.resume_points(), out);
         self.phase = Phase::LoggingOn;
@@ -388,6 +391,7 @@ impl Session {
             session_id: self.config.session_id,
             heartbeat_interval_ms: self.config.heartbeat_interval_ms,
             cancel_on_disconnect: switch(self.config.cancel_on_disconnect),
+            takeover: switch(self.config.takeover),
         };
         put_answer(challenge, logon, &self.resume_points(), |text| key.sign(text), out);
         self.phase = Phase::LoggingOn;
@@ -688,10 +692,6 @@ fn answered_by(request_no: RequestNo, reason: Reason) -> RequestNo {
         Reason::MassCancel | Reason::InProgress => RequestNo::NONE,
         _ => request_no,
     }
-}
-
-fn switch(on: bool) -> Switch {
-    if on { Switch::On } else { Switch::Off }
 }
 
 /// The limit of plausible numbers: counting on from higher ones could overflow 64 bits.

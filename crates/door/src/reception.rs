@@ -46,6 +46,8 @@ pub struct LogonRequest<P> {
     pub heartbeat_interval_ms: u32,
     /// On if live orders are cancelled when the connection is lost.
     pub cancel_on_disconnect: Switch,
+    /// On if the session is to be taken over from another connection.
+    pub takeover: Switch,
     /// The event from which the session wants to resume, for each partition.
     pub points: P,
 }
@@ -58,6 +60,7 @@ impl<P> LogonRequest<P> {
             session_id: logon.session_id,
             heartbeat_interval_ms: logon.heartbeat_interval_ms,
             cancel_on_disconnect: logon.cancel_on_disconnect,
+            takeover: logon.takeover,
             points,
         }
     }
@@ -69,6 +72,7 @@ impl<P> LogonRequest<P> {
             session_id: logon.session_id,
             heartbeat_interval_ms: logon.heartbeat_interval_ms,
             cancel_on_disconnect: logon.cancel_on_disconnect,
+            takeover: logon.takeover,
             points,
         }
     }

@@ -264,6 +264,7 @@ fn logon(id: SessionId) -> Logon {
         session_id: id,
         heartbeat_interval_ms: 1_000,
         cancel_on_disconnect: Switch::Off,
+        takeover: Switch::Off,
     }
 }
 
@@ -379,6 +380,7 @@ fn a_session_logs_on_by_its_key_or_its_signature_and_its_messages_are_taken() {
         session_id: SIGNER,
         heartbeat_interval_ms: 1_000,
         cancel_on_disconnect: Switch::Off,
+        takeover: Switch::Off,
     };
     let sign = |text: &[u8]| Signature(signing_key().sign(text).to_bytes());
     signer.send(|out| put_answer(&challenge, logon, &[], sign, out));
@@ -751,6 +753,7 @@ fn a_signed_logon_that_waits_is_taken_before_those_that_come_later() {
         session_id: SIGNER,
         heartbeat_interval_ms: 1_000,
         cancel_on_disconnect: Switch::Off,
+        takeover: Switch::Off,
     };
     let stranger = |rig: &mut Rig, logons: usize| {
         let node_id = NodeId([9; 16]);

@@ -122,6 +122,8 @@ reasons! {
     ListIncomplete = 47, "the list of changes is another session's, or changes of it are missing";
     /// The trade is older than those that can be busted.
     TradeTooOld = 48, "the trade is older than those that can be taken back";
+    /// The session was logged on by another connection, which proved its identity.
+    TakenOver = 49, "another connection took the session over";
 
     /// No such instrument.
     UnknownInstrument = 60, "no such instrument";

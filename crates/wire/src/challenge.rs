@@ -83,6 +83,7 @@ mod tests {
             session_id: SessionId(5),
             heartbeat_interval_ms: 1_000,
             cancel_on_disconnect: Switch::On,
+            takeover: Switch::Off,
         }
     }
 
@@ -100,7 +101,7 @@ mod tests {
         let (next_event_no, epoch) = (EventNo(7), Epoch(2));
         let point = ResumePoint { next_event_no, epoch, partition_id: PartitionId(1) };
         let text = text_of(logon(), &[point]);
-        assert_eq!(text.len(), 32 + 16 + 32 + 8 + (73 - 64) + 4 + 14);
+        assert_eq!(text.len(), 32 + 16 + 32 + 8 + (74 - 64) + 4 + 14);
         assert_eq!(
             text_of(SignedLogon { signature: Signature([9; 64]), ..logon() }, &[point]),
             text
@@ -111,6 +112,7 @@ mod tests {
             text_of(SignedLogon { session_id: SessionId(6), ..logon() }, &[point]),
             text_of(SignedLogon { heartbeat_interval_ms: 999, ..logon() }, &[point]),
             text_of(SignedLogon { cancel_on_disconnect: Switch::Off, ..logon() }, &[point]),
+            text_of(SignedLogon { takeover: Switch::On, ..logon() }, &[point]),
             text_of(logon(), &[]),
             text_of(logon(), &[other_point]),
             text_of(logon(), &[other_epoch]),

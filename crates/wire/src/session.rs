@@ -136,7 +136,7 @@ impl Field for Label {
 messages! {
     /// Opens a session on this connection. A group of [`ResumePoint`]s follows, one per partition;
     /// in a partition without one the session receives new events only.
-    Logon = 1 {
+    Logon = 1 from 41 {
         /// The session's secret.
         api_key: ApiKey,
         /// The session.
@@ -145,6 +145,9 @@ messages! {
         heartbeat_interval_ms: u32,
         /// On: the loss of this connection cancels the session's live orders.
         cancel_on_disconnect: Switch,
+        /// On: takes the session over from the connection that it is on. An operator's logon does
+        /// so without it.
+        takeover: Switch,
     }
 
     /// An entry of `Logon`'s group: the first event that the session wants of a partition.
@@ -263,7 +266,7 @@ messages! {
 
     /// Opens a session by a signature of the challenge; otherwise as `Logon`. A group of
     /// [`ResumePoint`]s follows.
-    SignedLogon = 9 {
+    SignedLogon = 9 from 73 {
         /// The signature of the text that [`signed_text`](crate::challenge::signed_text) returns.
         signature: Signature,
         /// The session.
@@ -272,5 +275,8 @@ messages! {
         heartbeat_interval_ms: u32,
         /// On: the loss of this connection cancels the session's live orders.
         cancel_on_disconnect: Switch,
+        /// On: takes the session over from the connection that it is on. An operator's logon does
+        /// so without it.
+        takeover: Switch,
     }
 }

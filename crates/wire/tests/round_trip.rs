@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use support::{
     FRAME_LEN_MAX, any_body, any_frame, any_info, block, frame_of, frame_with, message, raw_of,
 };
-use weir_types::{Nanos, Position, Price, Reason, SessionId, Side};
+use weir_types::{
+    Epoch, EventNo, Nanos, PartitionId, Position, Price, Reason, SessionId, Side, Switch,
+};
 use weir_wire::catalogue::Tail;
 use weir_wire::delivery::*;
 use weir_wire::dialogue::{
@@ -541,6 +543,26 @@ fn a_frame_of_an_outside_core_holds_three_hundred_of_the_longest_rows() {
 fn sample_row() -> OrderRow {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     message::<OrderRow>().new_tree(&mut runner).expect("any row will do").current()
+}
+
+#[test]
+fn a_logon_of_before_takeovers_asks_for_none_and_keeps_its_resume_points() {
+    let (next_event_no, epoch) = (EventNo(7), Epoch(2));
+    let point = ResumePoint { next_event_no, epoch, partition_id: PartitionId(1) };
+    let before = [(Logon::TEMPLATE_ID, 41_u16), (SignedLogon::TEMPLATE_ID, 73)];
+    for (template_id, block_length) in before {
+        let mut body = vec![0; usize::from(block_length)];
+        put_group(&[point], &mut body);
+        let header = [block_length, template_id, SCHEMA_ID, SCHEMA_VERSION];
+        let frame = frame_with(header, &body);
+        let (takeover, points) = match ClientMessage::decode(&raw_of(&frame)) {
+            Ok(ClientMessage::Logon(logon, points)) => (logon.takeover, points),
+            Ok(ClientMessage::SignedLogon(logon, points)) => (logon.takeover, points),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(takeover, Switch::Off);
+        assert_eq!(points.collect::<Result<Vec<_>, _>>(), Ok(vec![point]));
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! ```text
 //! logon SESSION KEYBYTE [PARTITION:EVENT:EPOCH]...     welcome | refused
 //! bind SESSION KEYBYTE [PARTITION:EVENT:EPOCH]...      the same, with cancel-on-disconnect
+//! take SESSION KEYBYTE [PARTITION:EVENT:EPOCH]...      the same as logon, with takeover
+//! seize SESSION KEYBYTE [PARTITION:EVENT:EPOCH]...     the same as bind, with takeover
 //! new SESSION REQUEST INSTRUMENT SIDE QTY PRICE        report | refusal | reject
 //! cancel SESSION REQUEST INSTRUMENT ORDER              report | refusal | reject
 //! fetch SESSION NUMBER                                 pages
@@ -60,12 +62,14 @@ fn read(line: &str) -> Option<Inbound<'_>> {
     let verb = words.next()?;
     let session_id = SessionId(number(&mut words)?);
     match verb {
-        "logon" | "bind" => {
+        "logon" | "bind" | "take" | "seize" => {
+            let switch = |is_on| if is_on { Switch::On } else { Switch::Off };
             let logon = Logon {
                 api_key: ApiKey([number(&mut words)?; 32]),
                 session_id,
                 heartbeat_interval_ms: HEARTBEAT_MS,
-                cancel_on_disconnect: if verb == "bind" { Switch::On } else { Switch::Off },
+                cancel_on_disconnect: switch(matches!(verb, "bind" | "seize")),
+                takeover: switch(matches!(verb, "take" | "seize")),
             };
             Some(Inbound::Logon(logon, ResumePoints::Text(words)))
         }

@@ -269,6 +269,7 @@ impl Link {
             session_id: parts.session_id,
             heartbeat_interval_ms: HEARTBEAT_MS,
             cancel_on_disconnect: Switch::Off,
+            takeover: Switch::Off,
         };
         put_logon(&logon, &[], link.connection.outbox());
         link.next(|raw| match NodeMessage::decode(raw)? {

@@ -209,6 +209,7 @@ impl Link {
                     session_id,
                     heartbeat_interval_ms: self.heartbeat_ms,
                     cancel_on_disconnect: Switch::Off,
+                    takeover: Switch::Off,
                 };
                 put_logon(&logon, &[], &mut self.output);
             }
@@ -225,6 +226,7 @@ impl Link {
             session_id: challenge.session_id,
             heartbeat_interval_ms: self.heartbeat_ms,
             cancel_on_disconnect: Switch::Off,
+            takeover: Switch::Off,
         };
         put_answer(challenge, logon, &[], |text| key.sign(text), &mut self.output);
     }

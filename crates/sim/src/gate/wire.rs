@@ -238,6 +238,7 @@ impl Wires {
                 session_id: TRADERS[0],
                 heartbeat_interval_ms: 1_000,
                 cancel_on_disconnect: weir_types::Switch::On,
+                takeover: weir_types::Switch::Off,
             };
             weir_wire::dialogue::put_logon(&logon, &[], &mut bytes);
         } else if context.rng.chance(1, 10) {

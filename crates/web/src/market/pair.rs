@@ -54,6 +54,7 @@ impl Pair {
             session_id,
             heartbeat_interval_ms: HEARTBEAT_MS,
             cancel_on_disconnect: Switch::Off,
+            takeover: Switch::Off,
         };
         put_logon(&logon, &[], &mut pair.outgoing);
         let answered = tokio::time::timeout(LOGON_TIME, pair.answer()).await;

@@ -209,6 +209,7 @@ pub fn logon_of(who: &Who) -> Logon {
         session_id: who.session_id,
         heartbeat_interval_ms: 5_000,
         cancel_on_disconnect: Switch::Off,
+        takeover: Switch::Off,
     }
 }
 
@@ -219,6 +220,7 @@ pub fn signed_logon_of(who: &Who, challenge: &Challenge) -> Vec<u8> {
         session_id: who.session_id,
         heartbeat_interval_ms: 5_000,
         cancel_on_disconnect: Switch::Off,
+        takeover: Switch::Off,
     };
     let mut frame = Vec::new();
     put_answer(challenge, logon, &[], |text| who.signing_key().sign(text), &mut frame);
