@@ -30,6 +30,8 @@ weir_runtime::figures! {
         counter ended,
         /// Sessions ended because their key expired or was replaced, or their rights changed.
         counter keys_ended,
+        /// Connections ended because another one took their session over.
+        counter sessions_taken_over,
         /// Connections ended because they did not read their data.
         counter slow_consumers,
         /// Times that a frame had to wait for room where it goes.

@@ -9,7 +9,8 @@
 //!   [`figures`]: its counters.
 //! * [`reception`]: the decision on a logon, by [`directory`], [`keys`] and [`challenges`];
 //!   [`logon`]: a logon at a door without streams to resume. [`lobby`]: limits per address on
-//!   connections without a session.
+//!   connections without a session. [`takeover`]: the terms on which a logon ends its session on
+//!   another connection.
 //! * [`entitlement`]: the orders that a session may see. [`reader_rings`], [`reader_ports`]: the
 //!   rings between doors and the agent that serves order state.
 //! * [`words`]: the heartbeats and refusals that every door sends. [`seeded_map`]: the hash map of
@@ -40,6 +41,7 @@ pub mod seeded_map;
 pub mod socket;
 pub mod strangers;
 pub mod table;
+pub mod takeover;
 pub mod transport;
 pub mod words;
 
@@ -48,7 +50,7 @@ pub use entrance::{Door, Entrance};
 pub use figures::{DoorFigures, DoorReport};
 pub use links::{Link, Links};
 pub use listener::{DoorLimits, Listener, ListenerParts};
-pub use logon::{LoggedOn, LogonOutcome, take_logon};
+pub use logon::{LoggedOn, LogonOutcome, ProvedLogon, take_logon};
 pub use protocol::{Intake, Protocol, SessionMessage, Terms};
 pub use socket::{Limits, Scratch, Socket};
 pub use words::{reason_of, reject};

@@ -433,6 +433,7 @@ impl Endings {
             Reason::KeyExpired | Reason::KeyReplaced | Reason::NotEntitled => {
                 add(&figures.keys_ended, 1);
             }
+            Reason::TakenOver => add(&figures.sessions_taken_over, 1),
             Reason::SlowConsumer => add(&figures.slow_consumers, 1),
             Reason::LogonTimeout => add(&figures.logon_timeouts, 1),
             Reason::TooManyConnections => add(&figures.strangers_evicted, 1),

@@ -23,7 +23,7 @@ use weir_io::Rng;
 use weir_io::descriptors::DescriptorRoom;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_runtime::{Agent, Poller};
-use weir_types::{Nanos, Reason, WallOffset};
+use weir_types::{Nanos, Reason, SessionId, WallOffset};
 use weir_wire::dialogue::peek_session_and_request;
 use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
 use weir_wire::session::NodeId;
@@ -36,11 +36,12 @@ use crate::lobby::{LEAVE_WHEN_SHORT, Lobby, LobbyLimits};
 use crate::plant::{self, Plant};
 use crate::protocol::{Intake, Protocol, SessionMessage};
 use crate::reception::{MessageOrigin, Reception};
+use crate::takeover::{Takeovers, is_asked_for};
 use crate::transport::{Ending, Transport};
 use crate::words::heartbeat;
 use crate::{
-    ConnectionId, Door, Entrance, LoggedOn, LogonOutcome, Scratch, Socket, reason_of, reject,
-    take_logon,
+    ConnectionId, Door, Entrance, LoggedOn, LogonOutcome, ProvedLogon, Scratch, Socket, reason_of,
+    reject, take_logon,
 };
 
 const WAKER: Token = Token(usize::MAX);
@@ -97,6 +98,7 @@ pub struct Listener<P: Protocol> {
     record: Vec<u8>,
     scratch: Scratch,
     links: Links<P::State>,
+    takeovers: Takeovers,
     protocol: P,
     connections_max: usize,
     next_care: Nanos,
@@ -123,6 +125,7 @@ impl<P: Protocol> Listener<P> {
             record: Vec::with_capacity(512),
             scratch: Scratch::new(P::TERMS.read_len),
             links: Links::new(P::TERMS.section, parts.figures.clone(), order),
+            takeovers: Takeovers::new(order),
             reception,
             protocol,
             connections_max: parts.limits.connections_max,
@@ -336,9 +339,12 @@ impl<P: Protocol> Listener<P> {
         now: Nanos,
     ) -> Intake {
         let via = MessageOrigin { connection: link.id, now };
-        let (links, protocol, is_taken) = (&self.links, &self.protocol, link.session.is_some());
-        let may = |session_id, role| {
-            if is_taken || P::TERMS.is_exclusive && links.has_session(session_id) {
+        let (links, protocol, takeovers) = (&self.links, &self.protocol, &self.takeovers);
+        let is_taken = link.session.is_some();
+        let may = |ProvedLogon { session_id, role, takeover }: ProvedLogon| {
+            let is_elsewhere = P::TERMS.is_exclusive && links.has_session(session_id);
+            let takes_over = is_asked_for(role, takeover) && takeovers.permit(session_id, now);
+            if is_taken || is_elsewhere && !takes_over {
                 return Err(Reason::AlreadyLoggedOn);
             }
             if !protocol.may_enter(role) {
@@ -351,6 +357,9 @@ impl<P: Protocol> Listener<P> {
         };
         match take_logon(&mut self.reception, raw, message, via, may, &mut link.socket.output) {
             LogonOutcome::Open(session) => {
+                if P::TERMS.is_exclusive {
+                    self.end_elsewhere(session.session_id, now);
+                }
                 self.links.logged_on(link, session);
                 self.lobby.logged_on(link.id);
                 self.protocol.logged_on(link, session, now);
@@ -371,6 +380,18 @@ impl<P: Protocol> Listener<P> {
             LogonOutcome::Wait => return Intake::Wait,
         }
         Intake::Done
+    }
+
+    /// Ends the connection from which a session is taken over. Its peer is told so if its socket
+    /// takes that; the session is free at once.
+    fn end_elsewhere(&mut self, session_id: SessionId, now: Nanos) {
+        if !self.links.has_session(session_id) {
+            return;
+        }
+        let is_on = |link: &mut Link<P::State>| link.session_id() == session_id;
+        self.links.end_where(|link| is_on(link).then_some(Reason::TakenOver), now);
+        self.tell_closed(now);
+        self.takeovers.note(session_id, now);
     }
 
     /// Sends heartbeats, and ends connections whose time is over.

@@ -1,14 +1,14 @@
 //! Logon at doors without resumable events: no partition sends the session anything, so a logon
 //! with resume points is refused.
 
-use weir_types::{FirmId, Nanos, Reason, Role, SessionId};
+use weir_types::{FirmId, Nanos, Reason, Role, SessionId, Switch};
 use weir_wire::ClientMessage;
 use weir_wire::dialogue::put_logon_ack;
 use weir_wire::frame::{RawMessage, put_frame};
 use weir_wire::session::{LogonAck, LogonReject};
 
 use crate::directory::KnownSession;
-use crate::reception::{MessageOrigin, Reception, heartbeat_granted, refusal};
+use crate::reception::{LogonRequest, MessageOrigin, Reception, heartbeat_granted, refusal};
 
 /// A session that is logged on.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,17 @@ pub struct LoggedOn {
     pub heartbeat_interval: u64,
     /// The moment of the wall clock at which its key expires; zero for never.
     pub valid_until: Nanos,
+}
+
+/// A logon that has proved its session's identity.
+#[derive(Clone, Copy, Debug)]
+pub struct ProvedLogon {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its role.
+    pub role: Role,
+    /// On if the session is to be taken over from another connection.
+    pub takeover: Switch,
 }
 
 /// The outcome of a message of a logon. Its answer, if any, is already in the output.
@@ -40,26 +51,25 @@ pub enum LogonOutcome {
     Other,
 }
 
-/// Takes a message of a logon and appends the answer to `out`. `may` decides whether an
-/// authenticated session is admitted at this door.
+/// Takes a message of a logon and appends the answer to `out`. `may` decides whether a logon that
+/// is proved is admitted at this door.
 pub fn take_logon(
     reception: &mut Reception,
     raw: &RawMessage<'_>,
     message: &ClientMessage<'_>,
     via: MessageOrigin,
-    may: impl FnOnce(SessionId, Role) -> Result<(), Reason>,
+    may: impl FnOnce(ProvedLogon) -> Result<(), Reason>,
     out: &mut Vec<u8>,
 ) -> LogonOutcome {
-    let (known, session_id, asked_ms, point_count) = match message {
+    let (known, asked) = match message {
         ClientMessage::Logon(logon, points) => {
-            let known = reception.prove_by_key(logon, via);
-            (known, logon.session_id, logon.heartbeat_interval_ms, points.len())
+            (reception.prove_by_key(logon, via), LogonRequest::of_logon(logon, points.len()))
         }
         ClientMessage::SignedLogon(logon, points) => {
             let Some(known) = reception.prove_by_signature(raw, logon, via) else {
                 return LogonOutcome::Wait;
             };
-            (known, logon.session_id, logon.heartbeat_interval_ms, points.len())
+            (known, LogonRequest::of_signed(logon, points.len()))
         }
         ClientMessage::ChallengeRequest(request) => {
             return match reception.challenge(request.session_id, via) {
@@ -72,15 +82,16 @@ pub fn take_logon(
         }
         _ => return LogonOutcome::Other,
     };
+    let LogonRequest { session_id, takeover, points: point_count, .. } = asked;
     let known = known.and_then(|known| {
         let refused = |reason| refusal(session_id, reason);
-        may(session_id, known.role).map_err(refused)?;
+        may(ProvedLogon { session_id, role: known.role, takeover }).map_err(refused)?;
         if point_count > 0 { Err(refused(Reason::WrongPartition)) } else { Ok(known) }
     });
     match known {
         Ok(known) => {
             let wall = reception.directory.wall_at(via.now);
-            LogonOutcome::Open(open(&known, session_id, asked_ms, wall, out))
+            LogonOutcome::Open(open(&known, session_id, asked.heartbeat_interval_ms, wall, out))
         }
         Err(reject) => refuse(&reject, out),
     }

@@ -21,8 +21,8 @@ use weir_door::{
 use weir_io::SeededRng;
 use weir_runtime::{Agent as _, Poller as _};
 use weir_types::{
-    Credential, CredentialKind, EventNo, FirmId, Nanos, PartitionId, Position, Reason, RequestNo,
-    Role, SessionId, Switch, WallOffset,
+    Credential, CredentialKind, Epoch, EventNo, FirmId, Nanos, PartitionId, Position, Reason,
+    RequestNo, Role, SessionId, Switch, WallOffset,
 };
 use weir_wire::challenge::put_answer;
 use weir_wire::delivery::AddCredit;
@@ -31,8 +31,8 @@ use weir_wire::event::Defined;
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame, put_frame};
 use weir_wire::reference::DefineSession;
 use weir_wire::session::{
-    ApiKey, Challenge, ChallengeRequest, Heartbeat, Logon, Logout, NodeId, Nonce, Signature,
-    SignedLogon,
+    ApiKey, Challenge, ChallengeRequest, Heartbeat, Logon, Logout, NodeId, Nonce, ResumePoint,
+    Signature, SignedLogon,
 };
 use weir_wire::subscription::DetachSubscription;
 use weir_wire::{ClientMessage, Definition, Event};
@@ -581,6 +581,92 @@ fn nothing_follows_a_farewell_and_the_session_is_free_at_once() {
     }
     assert_eq!(last, Some(Received::Logout(ALICE, Reason::NotEntitled)));
     assert_eq!(rig.scene().gone, [ALICE], "the protocol is told once");
+}
+
+fn taking_over(id: SessionId) -> Logon {
+    Logon { takeover: Switch::On, ..logon(id) }
+}
+
+/// The answer to a logon on a connection of its own, with the connection.
+fn answer_to(rig: &mut Rig, logon: &Logon) -> (Peer, Received) {
+    let mut peer = rig.connect();
+    peer.send(|out| put_logon(logon, &[], out));
+    let answer = peer.next(rig);
+    (peer, answer)
+}
+
+#[test]
+fn a_logon_that_asks_for_it_takes_its_session_over_and_the_old_peer_is_told() {
+    let mut rig = Rig::open();
+    let mut old = rig.log_on(ALICE);
+    let (mut new, answer) = answer_to(&mut rig, &taking_over(ALICE));
+    assert_eq!(answer, Received::LogonAck(ALICE));
+    assert_eq!(rig.scene().gone, [ALICE], "the protocol is told of the end first");
+    let told = Received::Logout(ALICE, Reason::TakenOver);
+    assert_eq!([old.next(&mut rig), old.next(&mut rig)], [told, Received::Closed]);
+    new.ask(ALICE, 1, 2);
+    assert_eq!([new.next(&mut rig), new.next(&mut rig)], [Received::Heartbeat; 2]);
+    assert_eq!((rig.report().sessions_taken_over, rig.report().ended), (1, 1));
+}
+
+#[test]
+fn a_logon_that_is_refused_takes_nothing_over() {
+    let mut rig = Rig::open();
+    let mut alice = rig.log_on(ALICE);
+    let wrong_key = Logon { api_key: ApiKey([1; 32]), ..taking_over(ALICE) };
+    for (logon, reason) in
+        [(wrong_key, Reason::UnknownKey), (logon(ALICE), Reason::AlreadyLoggedOn)]
+    {
+        let (_peer, answer) = answer_to(&mut rig, &logon);
+        assert_eq!(answer, Received::LogonReject(reason));
+    }
+    let (next_event_no, epoch) = (EventNo(1), Epoch(1));
+    let point = ResumePoint { next_event_no, epoch, partition_id: PartitionId(1) };
+    let mut peer = rig.connect();
+    peer.send(|out| put_logon(&taking_over(ALICE), &[point], out));
+    assert_eq!(peer.next(&mut rig), Received::LogonReject(Reason::WrongPartition));
+    // On its own connection there is nothing to take over.
+    alice.send(|out| put_logon(&taking_over(ALICE), &[], out));
+    assert_eq!(alice.next(&mut rig), Received::LogonReject(Reason::AlreadyLoggedOn));
+    alice.ask(ALICE, 1, 1);
+    assert_eq!(alice.next(&mut rig), Received::Heartbeat);
+    assert_eq!(rig.report().sessions_taken_over, 0);
+}
+
+#[test]
+fn an_operators_session_is_taken_over_unasked_and_once_a_second() {
+    let mut rig = Rig::open();
+    rig.define(DefineSession { role: Role::Operator, ..session(ALICE) });
+    let mut last = rig.log_on(ALICE);
+    for _ in 0..3 {
+        let (next, answer) = answer_to(&mut rig, &logon(ALICE));
+        assert_eq!(answer, Received::LogonAck(ALICE));
+        let told = Received::Logout(ALICE, Reason::TakenOver);
+        assert_eq!(last.last(&mut rig), [told, Received::Closed]);
+        last = next;
+        rig.passes(SECOND - 1);
+        let (_peer, answer) = answer_to(&mut rig, &logon(ALICE));
+        assert_eq!(answer, Received::LogonReject(Reason::AlreadyLoggedOn));
+        rig.passes(1);
+    }
+    assert_eq!(rig.report().sessions_taken_over, 3);
+}
+
+#[test]
+fn a_takeover_waits_for_no_peer_that_does_not_read() {
+    let mut rig = Rig::open();
+    let mut stalled = rig.log_on(ALICE);
+    stalled.ask(ALICE, 1, u32::MAX);
+    rig.work();
+    let (mut new, answer) = answer_to(&mut rig, &taking_over(ALICE));
+    assert_eq!(answer, Received::LogonAck(ALICE));
+    assert_eq!(rig.scene().gone, [ALICE]);
+    new.ask(ALICE, 1, 1);
+    assert_eq!(new.next(&mut rig), Received::Heartbeat);
+    // Its farewell has its time.
+    rig.passes(2 * SECOND);
+    rig.passes(SECOND / 10);
+    assert_eq!((rig.report().connections, rig.report().sessions), (1, 1));
 }
 
 #[test]
