@@ -48,6 +48,8 @@ weir_runtime::figures! {
         counter challenges,
         /// Sessions ended because their key expired or was replaced, or their rights changed.
         counter keys_ended,
+        /// Sessions that a logon took over from another connection.
+        counter sessions_taken_over,
         /// Requests refused because the session had the maximum of unanswered ones.
         counter in_flight_refused,
         /// Requests that engines refused because the session exceeded its rate.

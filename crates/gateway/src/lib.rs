@@ -41,6 +41,8 @@ mod reserved;
 mod second_protocol;
 mod sessions;
 mod stream;
+#[cfg(test)]
+mod takeover_tests;
 mod timer_wheel;
 mod timers;
 mod traced_answers;

@@ -19,6 +19,7 @@ pub struct Lines {
     refusals: LineLimit,
     closings: LineLimit,
     losses: LineLimit,
+    takeovers: LineLimit,
     turned_away: LineLimit,
     copies_cut: LineLimit,
 }
@@ -78,6 +79,14 @@ impl Lines {
         if let Some(suppressed) = self.losses.permit(now) {
             let peer = peer_of(connection);
             tracing::warn!(session = session.0, peer, why, suppressed, "session lost");
+        }
+    }
+
+    /// Reports a session that another connection has taken over from this one.
+    pub(super) fn taken_over(&mut self, connection: &Connection, session: SessionId, now: Nanos) {
+        if let Some(suppressed) = self.takeovers.permit(now) {
+            let peer = peer_of(connection);
+            tracing::warn!(session = session.0, peer, suppressed, "session taken over");
         }
     }
 

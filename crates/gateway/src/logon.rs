@@ -1,5 +1,6 @@
-//! Session lifecycle: logon with resume, logout, and lost connections.
+//! Session lifecycle: logon with resume, takeover, logout, and lost connections.
 
+use weir_door::ConnectionId;
 use weir_door::directory::{KnownSession, SessionChange};
 use weir_door::keys::Lock;
 use weir_door::reception::{LogonRequest, MessageOrigin};
@@ -96,6 +97,13 @@ impl Gateway {
         now: Nanos,
     ) {
         let session_id = asked.session_id;
+        if plant::is(Plant::TakeoverBeforeProof) {
+            let elsewhere = self.sessions.get(session_id).and_then(|session| session.connection);
+            if let Some(id) = elsewhere.filter(|id| *id != connection.id) {
+                self.end_taken_over(session_id, id, now);
+                self.sessions.detach(session_id);
+            }
+        }
         self.forget_removed(session_id);
         let ports = &self.ports;
         let lineage_of = |id| {
@@ -106,7 +114,10 @@ impl Gateway {
         let sessions = &mut self.sessions;
         let opened = known.and_then(|known| open(sessions, &known, asked, via, &lineage_of));
         match opened {
-            Ok(()) => {
+            Ok(taken_from) => {
+                if let Some(id) = taken_from {
+                    self.end_taken_over(session_id, id, now);
+                }
                 connection.sessions.push(session_id);
                 self.submit_choice(session_id);
                 self.acknowledge_logon(connection, session_id, now);
@@ -116,6 +127,26 @@ impl Gateway {
             Err(reject) => self.refuse_logon(connection, &reject, now),
         }
         self.flush_list.add(connection);
+    }
+
+    /// Ends a session on the connection from which it is taken over, whose peer is told so when its
+    /// socket takes that. The session does not end, so no loss of it is submitted: the choice of
+    /// the new logon holds for its orders.
+    fn end_taken_over(&mut self, id: SessionId, from: ConnectionId, now: Nanos) {
+        if plant::is(Plant::TakeoverKeepsOldConnection) {
+            return;
+        }
+        self.counters.sessions_taken_over += 1;
+        self.end_streams(id);
+        self.delivery.end_session(from, id);
+        let Some(mut old) = self.connections.take(from) else { return };
+        self.lines.taken_over(&old, id, now);
+        old.sessions.retain(|session| *session != id);
+        old.put(&Answer::Logout { session_id: id, reason: Reason::TakenOver });
+        self.flush_list.add(&mut old);
+        // Without a session it has a newcomer's time limit from now on.
+        self.set_timer(&mut old, now);
+        self.connections.put_back(from, old);
     }
 
     /// Drops a session's events that the logs have removed, so that the answer to its logon tells

@@ -1,20 +1,30 @@
 //! Opens a proved session: checks its resume points against its streams, then attaches its
-//! connection.
+//! connection, in the place of another one if the logon takes the session over.
 //!
-//! INVARIANT: a session gets a connection only here, and only when it has none. A refused logon
-//! changes nothing.
+//! | the session is on   | the logon ([`weir_door::takeover`]) | answer                            |
+//! | ------------------- | ----------------------------------- | --------------------------------- |
+//! | no connection       | any                                 | opened                            |
+//! | this connection     | any                                 | `AlreadyLoggedOn`                 |
+//! | another connection  | takes over                          | opened; the other one loses it    |
+//! | another connection  | does not                            | `AlreadyLoggedOn`                 |
+//!
+//! INVARIANT: a session gets a connection only here, and is on one at most: the caller ends it on
+//! the connection from which it is taken over. A refused logon changes nothing.
 
+use weir_door::ConnectionId;
 use weir_door::directory::KnownSession;
 use weir_door::reception::{LogonRequest, MessageOrigin, heartbeat_granted, refusal};
+use weir_door::takeover::is_asked_for;
 use weir_partition::lineage::Lineage;
 use weir_types::{EventNo, Nanos, PartitionId, Reason};
 use weir_wire::session::{LogonReject, ResumePoint};
 
 use crate::plant::{self, Plant};
-use crate::sessions::Sessions;
+use crate::sessions::{Session, Sessions};
 
 /// Opens a session whose identity is proved. `lineage_of` returns a partition's index among the
-/// session's streams, and its epochs.
+/// session's streams, and its epochs. Returns the connection from which the session is taken over,
+/// if it is.
 ///
 /// # Errors
 /// [`Reason::AlreadyLoggedOn`], or the fault of a resume point; nothing has changed then.
@@ -24,10 +34,10 @@ pub fn open<'a, P: Iterator<Item = Option<ResumePoint>>>(
     asked: LogonRequest<P>,
     via: MessageOrigin,
     lineage_of: &dyn Fn(PartitionId) -> Option<(usize, &'a Lineage)>,
-) -> Result<(), LogonReject> {
+) -> Result<Option<ConnectionId>, LogonReject> {
     let refused = |reason| refusal(asked.session_id, reason);
     let session = sessions.entry(asked.session_id);
-    if session.connection.is_some() && !plant::is(Plant::TakeoverKeepsOldConnection) {
+    if session.connection.is_some() && !takes_over(session, known, &asked, via) {
         return Err(refused(Reason::AlreadyLoggedOn));
     }
     // All points are checked before any is applied: a refused logon changes nothing.
@@ -64,6 +74,27 @@ pub fn open<'a, P: Iterator<Item = Option<ResumePoint>>>(
     session.ending = None;
     session.heard_at = via.now;
     session.said_at = via.now;
+    let taken_from = session.connection;
+    if taken_from.is_some() {
+        session.last_takeover.note(via.now);
+    }
     sessions.attach(asked.session_id, via.connection);
-    Ok(())
+    Ok(taken_from)
+}
+
+/// Returns true if a logon takes a session over that is on a connection.
+fn takes_over<P>(
+    session: &Session,
+    known: &KnownSession,
+    asked: &LogonRequest<P>,
+    via: MessageOrigin,
+) -> bool {
+    if plant::is(Plant::TakeoverKeepsOldConnection) {
+        return true;
+    }
+    let is_permitted =
+        session.last_takeover.permits(via.now) || plant::is(Plant::TakeoverUnbounded);
+    session.connection != Some(via.connection)
+        && is_asked_for(known.role, asked.takeover)
+        && is_permitted
 }

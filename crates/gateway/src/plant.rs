@@ -23,8 +23,12 @@ weir_plant::plants! {
         AbsentNeverLost,
         /// A session that returned in time after a start is lost all the same.
         ReturnedLostAnyway,
-        /// A second logon takes the session over, and the old connection keeps it too.
+        /// A second logon takes the session over unasked, and the old connection keeps it too.
         TakeoverKeepsOldConnection,
+        /// A logon ends its session on another connection before its credential is checked.
+        TakeoverBeforeProof,
+        /// A session is taken over as often as logons ask for it.
+        TakeoverUnbounded,
         /// A firm's desk gets the reports of all firms.
         CopiesOfAllFirms,
         /// A copy that finds no room counts as sent.

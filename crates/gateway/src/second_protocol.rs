@@ -12,7 +12,7 @@ use weir_door::Door;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
 use weir_engine::{Engine, EngineConfig};
 use weir_io::SeededRng;
-use weir_io::net::sim::SimNet;
+use weir_io::net::sim::{NetFaults, SimNet};
 use weir_io::net::{Listener, Net, Stream};
 use weir_log::tail::{TailConfig, TailHandle, TailWriter, tail};
 use weir_partition::event_reader::EventReader;
@@ -274,6 +274,11 @@ impl Node {
         self.gateway.await_return(1, session_id);
     }
 
+    /// Sets the number of bytes that fit between the ends of a connection, in each direction.
+    pub(crate) fn set_buffer_len(&mut self, buffer_len_max: usize) {
+        self.net.set_faults(NetFaults { buffer_len_max, ..NetFaults::default() });
+    }
+
     pub(crate) fn step(&mut self) {
         self.now.0 += STEP;
         self.net.advance();
@@ -322,6 +327,12 @@ impl Client {
     pub(crate) fn say(&mut self, node: &mut Node, lines: &str) -> Vec<String> {
         self.stream.write_all(lines.as_bytes()).expect("the connection is open");
         self.listen(node, STEPS_OF_A_LINE)
+    }
+
+    /// Sends lines and reads nothing.
+    pub(crate) fn tell(&mut self, node: &mut Node, lines: &str) {
+        self.stream.write_all(lines.as_bytes()).expect("the connection is open");
+        (0..STEPS_OF_A_LINE).for_each(|_| node.step());
     }
 
     /// Returns the lines that come within some steps.

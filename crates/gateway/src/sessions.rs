@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use weir_door::ConnectionId;
 use weir_door::seeded_map::{MapOrder, SeededMap};
+use weir_door::takeover::LastTakeover;
 use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
 
 use super::copies::StreamKey;
@@ -35,6 +36,8 @@ pub struct Session {
     pub pace: Pace,
     /// Requests handed to partitions that have not answered them yet. It outlives connections.
     pub in_flight: u32,
+    /// The time of its last takeover. It outlives connections.
+    pub last_takeover: LastTakeover,
     /// The reason for its pending end.
     pub ending: Option<Reason>,
     /// The maximum interval between messages in each direction.
@@ -124,6 +127,7 @@ impl Sessions {
             order_rate_max: 0,
             pace: Pace::default(),
             in_flight: 0,
+            last_takeover: LastTakeover::default(),
             ending: None,
             heartbeat_interval: Nanos(0),
             said_at: Nanos(0),
@@ -157,7 +161,8 @@ impl Sessions {
         self.logged_on_count
     }
 
-    /// Records that a session is logged on through this connection.
+    /// Records that a session is logged on through this connection, and through no other one any
+    /// more.
     pub fn attach(&mut self, id: SessionId, via: ConnectionId) {
         let before = self.entry(id).connection.replace(via);
         self.logged_on_count += usize::from(before.is_none());
