@@ -13,7 +13,7 @@
 //! | event number ≤ last                  | received before: dropped, reported as `Repeated`    |
 //! | event number > last + 1              | [`ClientError::Gap`]: log on again                  |
 //! | LogonAck, request ≤ its last request | waits for the resumed events                        |
-//! | the events that LogonAck named       | unanswered still: no log has it, it is sent again   |
+//! | the events that LogonAck named       | unanswered still: under way or refused, sent again  |
 //! | LogonAck, request > its last request | sent again under its number                         |
 //! | LogonReject, other history           | [`ClientError::OtherHistory`]: some events are void |
 //!
@@ -658,8 +658,8 @@ impl Progress {
     }
 
     /// Sends requests again that the node's state at the logon passed over: with all events up to
-    /// then received, an unanswered one at or below its last request was refused before a log, and
-    /// the refusal was lost with the connection. Returns their number.
+    /// then received, an unanswered one at or below its last request is under way, or was refused
+    /// before a log, and the refusal was lost with the connection. Returns their number.
     fn resubmit_refused(&mut self, out: &mut Vec<u8>) -> usize {
         let is_due = self.last_event_no.is_some_and(|last| last >= self.settles_at);
         if self.settles.is_none() || !is_due {

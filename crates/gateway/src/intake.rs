@@ -236,7 +236,7 @@ impl Gateway {
         if taken == IntakeOutcome::Done {
             self.reserved.reserve(port, request, reserves);
             if let Some(session) = self.sessions.get_mut(session_id) {
-                session.in_flight += 1;
+                session.hands_over(port, request.request_no());
                 session.pace = pace;
             }
         }

@@ -187,11 +187,12 @@ impl Gateway {
         }
     }
 
-    fn partition_states(&self, session: &Session) -> Vec<PartitionState> {
-        let with_ports = session.streams.iter().zip(&self.ports);
+    /// Returns the state of a session in each partition, as its logon is told.
+    pub(super) fn partition_states(&self, session: &Session) -> Vec<PartitionState> {
+        let with_ports = session.streams.iter().zip(&self.ports).enumerate();
         with_ports
-            .map(|(stream, port)| PartitionState {
-                last_request_no: stream.last_request_no(),
+            .map(|(index, (stream, port))| PartitionState {
+                last_request_no: session.last_request_no(index),
                 next_event_no: stream.next_event_no(),
                 oldest_event_no: stream.oldest(),
                 epoch: port.lineage.current(),

@@ -274,6 +274,12 @@ impl Node {
         self.gateway.await_return(1, session_id);
     }
 
+    /// Returns the highest request number in the partition that a logon of the session is told.
+    pub(crate) fn last_request_no(&self, session_id: SessionId) -> RequestNo {
+        let session = self.gateway.sessions.get(session_id).expect("it is defined");
+        self.gateway.partition_states(session)[1].last_request_no
+    }
+
     /// Sets the number of bytes that fit between the ends of a connection, in each direction.
     pub(crate) fn set_buffer_len(&mut self, buffer_len_max: usize) {
         self.net.set_faults(NetFaults { buffer_len_max, ..NetFaults::default() });

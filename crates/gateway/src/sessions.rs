@@ -54,6 +54,8 @@ pub struct Session {
     pub(super) copy_streams: Vec<StreamKey>,
     /// The position of the last request on an order that was answered, in each port's log.
     answered_at: Vec<u64>,
+    /// The highest request number handed to each port. It outlives connections.
+    handed_over: Vec<RequestNo>,
 }
 
 impl Session {
@@ -61,6 +63,20 @@ impl Session {
     #[must_use]
     pub fn has_window(&self) -> bool {
         self.in_flight_max == 0 || self.in_flight < self.in_flight_max
+    }
+
+    /// Records that a request was handed to a port.
+    pub fn hands_over(&mut self, port: usize, request_no: RequestNo) {
+        self.in_flight += 1;
+        self.handed_over[port] = self.handed_over[port].max(request_no);
+    }
+
+    /// Returns the highest request number that a port's partition has received, answered or not. A
+    /// client that knows nothing of the session's requests goes on above it: under the number of a
+    /// request under way, its own would get that one's outcome.
+    #[must_use]
+    pub fn last_request_no(&self, port: usize) -> RequestNo {
+        self.streams[port].last_request_no().max(self.handed_over[port])
     }
 
     /// Records an answer at `position` to a request; true for the first one to it. A request on an
@@ -136,6 +152,7 @@ impl Sessions {
             topic: None,
             copy_streams: Vec::new(),
             answered_at: vec![0; port_count],
+            handed_over: vec![RequestNo::NONE; port_count],
         })
     }
 

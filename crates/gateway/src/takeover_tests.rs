@@ -2,7 +2,7 @@
 //! hears, and the logons that take nothing over. Lines drive the gateway.
 
 use weir_door::reader_rings::DeliveryRequest;
-use weir_types::{FirmId, Role, SessionId, Switch};
+use weir_types::{FirmId, RequestNo, Role, SessionId, Switch};
 use weir_wire::Command;
 use weir_wire::reference::{DefineSession, SessionChoice, SessionLost};
 
@@ -67,6 +67,25 @@ fn a_takeover_goes_on_as_if_the_old_connection_had_closed_first() {
         assert!(line.starts_with(&begin), "{line}, want {begin:?}");
     }
     assert_eq!(lines, lines_on_another_connection(true));
+}
+
+#[test]
+fn a_logon_is_told_the_number_of_a_request_that_is_under_way() {
+    let mut node = Node::new();
+    let mut old = logged_on(&mut node, "logon 3 7\n");
+    trades(&mut node, &mut old, 3, 1);
+    node.is_stalled = true;
+    old.say(&mut node, "new 3 7 1 buy 10 100\n");
+    let mut new = logged_on(&mut node, "take 3 7\n");
+    // One that goes on above it gets its own answer, not that of the request under way.
+    assert_eq!(node.last_request_no(ALICE), RequestNo(7));
+    new.say(&mut node, "new 3 8 1 buy 20 100\n");
+    node.is_stalled = false;
+    let lines = new.listen(&mut node, 20);
+    let [under_way, own] = &lines[..] else { panic!("{lines:?}") };
+    assert!(under_way.starts_with("report 3 2 7 ") && under_way.ends_with(" 10"), "{under_way}");
+    assert!(own.starts_with("report 3 3 8 ") && own.ends_with(" 20"), "{own}");
+    assert_eq!(node.last_request_no(ALICE), RequestNo(8));
 }
 
 #[test]
