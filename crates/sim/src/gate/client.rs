@@ -105,6 +105,8 @@ pub struct Client {
     logons_sent: u64,
     /// True until its first accepted logon to this process.
     is_new_process: bool,
+    /// The times that it was told that its session was taken over.
+    takeover_count: u64,
     /// Requests made since the logon.
     asked: BTreeSet<RequestNo>,
     /// Requests that were sent once and refused without a place in the log.
@@ -132,6 +134,8 @@ impl Client {
         let config = SessionConfig {
             heartbeat_interval_ms: HEARTBEAT_MS,
             cancel_on_disconnect: cancels_on_disconnect,
+            // A logon that is taken late would bring an earlier choice back.
+            takeover: choices != Choices::Changing,
             unanswered_count_max: UNANSWERED_MAX,
             ..SessionConfig::new(session_id, key_of(session_id, 0))
         };
@@ -154,6 +158,7 @@ impl Client {
             logon_count: 0,
             logons_sent: 0,
             is_new_process: true,
+            takeover_count: 0,
             asked: BTreeSet::new(),
             refused: BTreeSet::new(),
             sent_at: BTreeMap::new(),
@@ -203,6 +208,18 @@ impl Client {
         if self.cancels_on_disconnect {
             self.safe.clear();
         }
+    }
+
+    /// The number of logons sent to this process of the node.
+    #[must_use]
+    pub fn logons_sent(&self) -> u64 {
+        self.logons_sent
+    }
+
+    /// The number of times that it was told that its session was taken over.
+    #[must_use]
+    pub fn takeover_count(&self) -> u64 {
+        self.takeover_count
     }
 
     /// Sends the logon when it is due.
@@ -427,6 +444,10 @@ impl Client {
             Reason::SlowConsumer => tally.slow += 1,
             Reason::HeartbeatLost => tally.silent += 1,
             Reason::KeyReplaced => tally.keys_replaced += 1,
+            Reason::TakenOver => {
+                tally.taken_over += 1;
+                self.takeover_count += 1;
+            }
             _ => {}
         }
         if let Some(copies) = &mut self.copies {

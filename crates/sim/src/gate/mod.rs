@@ -7,13 +7,15 @@
 //! * [`thread`]: a node's thread, cycle by cycle. [`node`]: the agents between two crashes.
 //! * [`client`]: sessions and the events that they have received. [`wire`]: their connections.
 //! * [`copies`]: the firm's desk that receives copies. [`addressed_events`]: the rules for clients'
-//!   messages. [`strangers`]: connections without a session. [`checkpoints`]: the gateway's own.
+//!   messages. [`strangers`]: connections without a session. [`rival`]: a second process with a
+//!   client's key. [`checkpoints`]: the gateway's own.
 
 pub mod addressed_events;
 pub mod checkpoints;
 mod client;
 pub mod copies;
 pub mod node;
+pub mod rival;
 pub mod strangers;
 pub mod thread;
 pub mod wire;
@@ -76,6 +78,12 @@ pub struct GateTally {
     pub silent: u64,
     /// Sessions ended because their key was replaced.
     pub keys_replaced: u64,
+    /// Sessions that a logon took over from another connection.
+    pub takeovers: u64,
+    /// Of these, sessions whose client was told so.
+    pub taken_over: u64,
+    /// Of these, sessions that their client took back from a second process.
+    pub taken_back: u64,
     /// Writes of the network that found no room.
     pub blocked_writes: u64,
     /// Orders cancelled because their session was lost.
@@ -111,7 +119,8 @@ impl GateTally {
         format!(
             ",\"reports\":{},\"copies\":{},\"logons\":{},\"taken\":{},\"other_histories\":{},\
              \"other_copies\":{},\"lost_connections\":{},\"slow\":{},\"silent\":{},\
-             \"keys_replaced\":{},\"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{},\
+             \"keys_replaced\":{},\"takeovers\":{},\"taken_over\":{},\"taken_back\":{},\
+             \"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{},\
              \"in_time\":{},\"not_in_time\":{},\"throttled\":{},\"evicted\":{},\
              \"refused_by_a_full_log\":{},\"waited\":{},\"failed_accepts\":{},\
              \"past_retention\":{},\"checkpoints\":{},\"checkpoint_starts\":{}",
@@ -125,6 +134,9 @@ impl GateTally {
             self.slow,
             self.silent,
             self.keys_replaced,
+            self.takeovers,
+            self.taken_over,
+            self.taken_back,
             self.blocked_writes,
             self.lost_orders,
             self.old_records,
@@ -153,6 +165,9 @@ impl GateTally {
         self.slow += other.slow;
         self.silent += other.silent;
         self.keys_replaced += other.keys_replaced;
+        self.takeovers += other.takeovers;
+        self.taken_over += other.taken_over;
+        self.taken_back += other.taken_back;
         self.blocked_writes += other.blocked_writes;
         self.lost_orders += other.lost_orders;
         self.old_records += other.old_records;
@@ -275,7 +290,7 @@ impl Gate {
         let plan = GatePlan::draw(&mut rng, false);
         Gate {
             net: SimNet::new(seed),
-            wires: Wires::new(&mut rng),
+            wires: Wires::new(&mut rng, SeededRng::new(seed, "rivals")),
             rng,
             told: AddressedEvents::default(),
             control: Vec::new(),
@@ -351,6 +366,7 @@ impl Gate {
     fn end_node(&mut self) {
         if let Some(mut node) = self.node.take() {
             self.wires.tally.waited += node.waited();
+            self.wires.tally.takeovers += node.takeovers();
             let checkpoints = node.checkpoints();
             self.wires.tally.checkpoints += checkpoints.written();
             self.wires.tally.checkpoint_starts += u64::from(checkpoints.is_beginning());

@@ -247,6 +247,12 @@ impl GateNode {
         self.status.lock().map_or(0, |status| status.counters.back_pressure)
     }
 
+    /// The takeovers of sessions, as last published.
+    #[must_use]
+    pub fn takeovers(&self) -> u64 {
+        self.status.lock().map_or(0, |status| status.counters.sessions_taken_over)
+    }
+
     /// Publishes an event of the control log.
     pub fn tell_control(&mut self, record: &[u8]) {
         self.control.append(record);

@@ -15,6 +15,7 @@ use weir_wire::session::{ApiKey, Logon, Logout};
 use super::addressed_events::{AddressedEvents, ReceivedReport};
 use super::client::{AskTimes, Choices, Client, Next, ReceivedMessage};
 use super::node::address;
+use super::rival::Rival;
 use super::strangers::Strangers;
 use super::{GatePlan, GateTally};
 use crate::crowd::Crowd;
@@ -85,6 +86,7 @@ struct Wire {
 pub struct Wires {
     wires: Vec<Wire>,
     rogue: Option<Stream>,
+    rival: Rival,
     strangers: Strangers,
     life: u64,
     /// The figures.
@@ -93,9 +95,10 @@ pub struct Wires {
 }
 
 impl Wires {
-    /// Creates the clients, without connections.
+    /// Creates the clients, without connections, and the second process with the operator's key,
+    /// by the random stream of its own.
     #[must_use]
-    pub fn new(rng: &mut SeededRng) -> Wires {
+    pub fn new(rng: &mut SeededRng, rivals: SeededRng) -> Wires {
         let [first, second, third, fourth, _] = TRADERS;
         let sessions: [&[SessionId]; 4] =
             [&[OPERATOR], &[first, second], &[third], &[fourth, COPY_DESK]];
@@ -125,6 +128,7 @@ impl Wires {
         Wires {
             wires: wires.collect(),
             rogue: None,
+            rival: Rival::new(rivals),
             strangers: Strangers::default(),
             life: 0,
             tally: GateTally::default(),
@@ -136,6 +140,7 @@ impl Wires {
     pub fn begin_life(&mut self, plan: GatePlan) {
         self.is_calm = plan.is_calm;
         self.life += 1;
+        self.rival.begin_life();
     }
 
     /// A process has started, and awaits the return of the sessions `absent`.
@@ -174,6 +179,10 @@ impl Wires {
         }
         if !self.is_calm {
             self.be_rogue(context)?;
+            let Wires { wires, rival, tally, .. } = self;
+            let mut clients = wires.iter().flat_map(|wire| &wire.clients);
+            let operator = clients.find(|client| client.session_id == OPERATOR);
+            rival.step(operator.expect("it is on a connection"), context, tally)?;
         }
         self.tally.evicted += self.strangers.step(context.net, context.gate.stranger_count);
         Ok(())
@@ -530,6 +539,8 @@ fn check_reason(logout: &Logout, plan: GatePlan) -> Result<(), Violation> {
         Reason::LogoutRequested | Reason::Stopping | Reason::KeyReplaced | Reason::UnknownKey => {
             true
         }
+        // A logon on a connection that the client has given up may be taken late.
+        Reason::TakenOver => true,
         Reason::TooManyConnections => plan.turns_away,
         _ => false,
     };
