@@ -281,7 +281,8 @@ impl Login {
         )
     }
 
-    /// Connects an operator's session, once no other command has it.
+    /// Connects an operator's session. It is taken over from a connection that has it: a command
+    /// does not wait for one that hangs.
     ///
     /// # Errors
     /// When the node cannot be reached or refuses the logon.
@@ -370,8 +371,8 @@ pub fn dir_of(option: Option<&Path>, variable: &str, default: &str) -> PathBuf {
     given.unwrap_or_else(|| PathBuf::from(default))
 }
 
-/// Asks, and repeats it while the session belongs to another command or to a connection that has
-/// just ended.
+/// Asks, and repeats it while the session belongs to another command, or to a connection that has
+/// just ended, or was taken over a moment ago.
 ///
 /// # Errors
 /// As `ask`; that it is logged on, after [`TIMEOUT`].

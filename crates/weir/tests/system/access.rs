@@ -198,7 +198,7 @@ fn nothing_of_a_signed_logon_can_be_changed_on_its_way() {
         let field = SignedLogon::FIELDS.iter().find(|field| field.name == name);
         FRAME_HEADER_LEN + field.expect("a logon has it").offset
     };
-    for name in ["signature", "heartbeat_interval_ms", "cancel_on_disconnect"] {
+    for name in ["signature", "heartbeat_interval_ms", "cancel_on_disconnect", "takeover"] {
         let mut wire = Wire::connect(&node);
         let challenge = wire.challenge(&ALICE);
         let mut frame = signed_logon_of(&ALICE, &challenge);

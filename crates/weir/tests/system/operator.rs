@@ -2,18 +2,21 @@
 //! command line.
 
 use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use weir_client::ClientError;
 use weir_client::session::SessionEvent;
-use weir_types::{OrdStatus, Reason};
+use weir_client::{ClientError, SessionConfig};
+use weir_types::{FirmId, OrdStatus, Reason, RequestNo, SessionId, Symbol};
+use weir_wire::reference::DefineFirm;
 use weir_wire::session::Logon;
 
 use crate::support::trader::Trader;
 use crate::support::wire::{Wire, logon_of};
-use crate::support::{ALICE, BOB, Home, Node, OPERATOR, TRADING, open_market, until};
+use crate::support::{ALICE, BOB, HANG, Home, Node, OPERATOR, TRADING, open_market, until};
 
 fn market() -> (Home, Node) {
     let home = Home::new("memory");
@@ -203,7 +206,7 @@ fn a_key_that_was_lost_is_replaced_and_whoever_has_it_is_out() {
     let mut finder = Trader::log_on(&node, ALICE);
     finder.ask_for_report(ALICE.buy(1, 50, 1));
     let replaced = admin(&node, &["session", "--id", "11", "--new-key"]);
-    let ended = until("the finder's end", || finder.poll(crate::support::HANG).err());
+    let ended = until("the finder's end", || finder.poll(HANG).err());
     let is_it = matches!(ended, ClientError::LoggedOut { reason: Reason::KeyReplaced, .. });
     assert!(is_it, "{ended}");
     let refused = Wire::connect(&node).try_log_on(&logon_of(&ALICE), &[]).unwrap_err();
@@ -282,4 +285,144 @@ fn a_second_operator_gives_the_first_one_a_new_key() {
     assert!(said.contains(Reason::UnknownKey.text()), "{said}");
     let new = defined["api_key"].as_str().unwrap();
     assert!(try_admin(&node, &["--key", new], &["halt", "WEIR1"]).status.success());
+}
+
+/// `weir orders` as the first operator, logged on.
+struct Follower {
+    child: Child,
+}
+
+impl Follower {
+    fn start(node: &Node) -> Follower {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["orders", "--node", &node.address().to_string(), "--http", node.http()])
+            .args(["--key", &hex(&OPERATOR.key().0)])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The head of the table follows the logon.
+        let mut head = String::new();
+        let stdout = child.stdout.as_mut().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut head).unwrap();
+        assert!(!head.is_empty(), "it has ended");
+        Follower { child }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        kill_process(pid.expect("a child has an id"), signal).unwrap();
+    }
+
+    /// Waits for its failure and returns its standard error.
+    fn fails(&mut self) -> String {
+        let status = until("its end", || self.child.try_wait().unwrap());
+        let mut said = String::new();
+        let stderr = self.child.stderr.as_mut().expect("stderr is piped");
+        stderr.read_to_string(&mut said).unwrap();
+        assert!(!status.success(), "{said}");
+        said
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // Both calls fail if it has already ended, which is the state wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_halt_takes_the_operators_session_from_a_process_that_hangs() {
+    let (_home, node) = market();
+    let mut hung = Follower::start(&node);
+    hung.signal(Signal::STOP);
+    assert_eq!(admin(&node, &["halt", "WEIR1"])["done"], "WEIR1 is halted");
+    hung.signal(Signal::CONT);
+    // Not for its silence, and it does not come back.
+    let said = hung.fails();
+    assert!(said.contains(Reason::TakenOver.text()), "{said}");
+    let name = "weir_gateway_sessions_taken_over_total";
+    until("its count", || (counter(&node, name) > 0).then_some(()));
+}
+
+#[test]
+fn an_operators_connection_that_hangs_is_told_of_the_takeover_and_serves_no_request() {
+    let (_home, node) = market();
+    let mut hung = Wire::connect(&node);
+    until("a free session", || {
+        let logon = Logon { heartbeat_interval_ms: 60_000, ..logon_of(&OPERATOR) };
+        hung.try_log_on(&logon, &[]).ok()
+    });
+    assert_eq!(admin(&node, &["halt", "WEIR1"])["done"], "WEIR1 is halted");
+    assert_eq!(hung.logout(), (OPERATOR.session_id, Reason::TakenOver));
+    let request =
+        weir_client::request::stamp(ALICE.buy(1, 50, 1), OPERATOR.session_id, RequestNo(1));
+    hung.request(&request);
+    assert_eq!(hung.reject().reason, Reason::NotLoggedOn);
+}
+
+#[test]
+fn a_trader_that_asks_for_it_takes_its_session_over_with_its_orders() {
+    let (_home, node) = market();
+    let config = SessionConfig { cancel_on_disconnect: true, ..ALICE.patient_config() };
+    let mut old = Trader::log_on_as(&node, ALICE, config);
+    old.ask_for_report(ALICE.buy(1, 50, 1));
+    let config = SessionConfig { takeover: true, ..config };
+    let mut new = Trader::log_on_as(&node, ALICE, config);
+    let ended = until("its end", || old.poll(HANG).err());
+    let is_it = matches!(ended, ClientError::LoggedOut { reason: Reason::TakenOver, .. });
+    assert!(is_it && !ended.is_passing(), "{ended}");
+    new.ask_for_report(ALICE.buy(2, 50, 1));
+    drop(old);
+    until("the end of the connection", || {
+        (node.status()["gateway"]["connections"] == 1).then_some(())
+    });
+    new.ask_for_report(ALICE.buy(3, 50, 1));
+    node.partition_when(TRADING, |row| row["live_orders"] == 3);
+    drop(new);
+    node.partition_when(TRADING, |row| row["live_orders"] == 0);
+}
+
+#[test]
+fn each_operator_and_each_timer_has_a_session_of_its_own() {
+    let (home, node) = market();
+    let dir = home.data();
+    let dir = dir.to_str().unwrap();
+    let key = hex(&OPERATOR.key().0);
+    let first = ["--key", key.as_str(), "--dir", dir];
+    for id in ["9", "10"] {
+        let words = ["session", "--id", id, "--role", "operator", "--keep-key"];
+        let defined = try_admin(&node, &first, &words);
+        assert!(defined.status.success(), "{defined:?}");
+    }
+    let mut at_work = node.admin();
+    let calendar = home.path("calendar.toml");
+    let days = r#"
+        utc_offset = "+00:00"
+        days = ["mon", "tue", "wed", "thu", "fri"]
+        phase = [{ at = "08:00", name = "continuous" }, { at = "17:30", name = "closed" }]
+    "#;
+    std::fs::write(&calendar, days).unwrap();
+    let calendar = calendar.to_str().unwrap();
+    for (session, words) in [
+        ("9", &["halt", "WEIR1"][..]),
+        ("10", &["calendar", calendar, "--days", "14", "--from", "2100-01-04"]),
+        ("9", &["resume", "WEIR1"]),
+    ] {
+        let done = try_admin(&node, &["--session", session, "--dir", dir], words);
+        assert!(done.status.success(), "{words:?}: {done:?}");
+    }
+    // The first operator goes on.
+    let firm = DefineFirm {
+        request_no: RequestNo::NONE,
+        name: Symbol::new("SEVEN").unwrap(),
+        session_id: SessionId::NONE,
+        firm_id: FirmId(7),
+        live_orders_max: 0,
+        fields: 0,
+    };
+    at_work.define_firm(firm).unwrap();
 }
