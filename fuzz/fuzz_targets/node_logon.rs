@@ -5,8 +5,9 @@
 //! The gateway's own code decides, without its sockets. The target asserts against a plain second
 //! implementation of the rules: each session's key, the open challenges, the valid part of each
 //! epoch. Checks that a session is opened exactly when it proves its identity, is logged on nowhere
-//! else and requests available events; that every refusal has the right reason; that no session is
-//! on two connections; that streams begin at the requested event; that the lobby counts correctly.
+//! else or may be taken over from there, and requests available events; that every refusal has the
+//! right reason; that no session is on two connections; that streams begin at the requested event;
+//! that the lobby counts correctly.
 #![no_main]
 
 use std::collections::{BTreeMap, HashSet};
@@ -45,6 +46,9 @@ const CURRENT: Epoch = Epoch(9);
 const PORTS: u16 = 2;
 const SESSIONS: u32 = 6;
 const CONNECTIONS: usize = 4;
+/// The session whose logons take over unasked.
+const OPERATOR: SessionId = SessionId(1);
+const SECOND: u64 = 1_000_000_000;
 const LIMITS: LobbyLimits =
     LobbyLimits { logon_time_max: Nanos(10_000_000_000), per_address_max: 2 };
 
@@ -76,6 +80,8 @@ struct World {
     ended: Vec<Vec<EpochEnd>>,
     told: Vec<BTreeMap<SessionId, Vec<u64>>>,
     heads: Vec<u64>,
+    /// The last takeover of each session.
+    taken_at: BTreeMap<SessionId, Nanos>,
     /// All frames sent.
     sent: Vec<Vec<u8>>,
 }
@@ -102,10 +108,12 @@ impl World {
         let ended = (0..PORTS).map(|_| ended_epochs(recipe)).collect::<Vec<_>>();
         let cursors: Vec<_> = ended.iter().map(|ended| cursor_of(ended)).collect();
         let lineages = cursors.iter().map(|cursor| Lineage::new(cursor.epoch())).collect();
+        let reception = Reception::new(NODE, Box::new(SeededRng::new(1, "nonces")));
+        let order = reception.map_order();
         let mut world = World {
-            reception: Reception::new(NODE, Box::new(SeededRng::new(1, "nonces"))),
-            sessions: Sessions::new(usize::from(PORTS)),
-            lobby: Lobby::new(LIMITS),
+            sessions: Sessions::new(usize::from(PORTS), order),
+            lobby: Lobby::new(LIMITS, order),
+            reception,
             lineages,
             cursors,
             now: Nanos(1_000_000_000),
@@ -115,6 +123,7 @@ impl World {
             told: vec![BTreeMap::new(); ended.len()],
             heads: vec![0; ended.len()],
             ended,
+            taken_at: BTreeMap::new(),
             sent: Vec::new(),
         };
         for id in 1..SESSIONS {
@@ -190,7 +199,7 @@ impl World {
             firm_id: FirmId(session_id.0),
             order_rate_max: 0,
             in_flight_max: session_id.0,
-            role: Role::Trader,
+            role: if session_id == OPERATOR { Role::Operator } else { Role::Trader },
             credential_kind,
             live_orders_max: 0,
             fields: 0,
@@ -230,12 +239,18 @@ impl World {
         });
         let is_full = address > 0 && alone.count() >= LIMITS.per_address_max as usize;
         let ip = (address > 0).then_some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, address)));
-        let entered = self.lobby.enter(id, ip, self.now);
-        assert_eq!(entered, if is_full { Err(Reason::TooManyConnections) } else { Ok(()) });
-        if !is_full {
-            let alone_since = Some(self.now);
-            self.peers[who] = Peer { id: Some(id), address, alone_since, ..Peer::default() };
+        let leaves = self.lobby.place_for(ip, false);
+        assert_eq!(leaves.is_some(), is_full, "a stranger of the address makes place");
+        if let Some(leaves) = leaves {
+            let peer = self.peers.iter().position(|peer| peer.id == Some(leaves));
+            let peer = peer.expect("it is open");
+            let Peer { address: of, alone_since, .. } = self.peers[peer];
+            assert_eq!((of, alone_since.is_some()), (address, true));
+            self.disconnect(peer);
         }
+        self.lobby.enter(id, ip, self.now);
+        let alone_since = Some(self.now);
+        self.peers[who] = Peer { id: Some(id), address, alone_since, ..Peer::default() };
     }
 
     fn disconnect(&mut self, who: usize) {
@@ -260,7 +275,7 @@ impl World {
             session_id,
             heartbeat_interval_ms: u32::from(recipe.short()),
             cancel_on_disconnect: Switch::Off,
-            takeover: Switch::Off,
+            takeover: if recipe.one_in(3) { Switch::On } else { Switch::Off },
         };
         let mut frame = Vec::new();
         put_logon(&logon, &self.points(session_id, recipe), &mut frame);
@@ -286,7 +301,7 @@ impl World {
             session_id,
             heartbeat_interval_ms: 1_000,
             cancel_on_disconnect: Switch::On,
-            takeover: Switch::Off,
+            takeover: if recipe.one_in(3) { Switch::On } else { Switch::Off },
         };
         let points = self.points(session_id, recipe);
         let mut frame = Vec::new();
@@ -429,7 +444,11 @@ impl World {
         assert_eq!(known.as_ref().map(|_| ()).map_err(|reject| reject.reason), due);
         let Ok(known) = known else { return };
         assert_eq!((known.firm_id, known.in_flight_max), (FirmId(session_id.0), session_id.0));
-        let due = self.due(session_id, points);
+        let holder = self.holder_to_leave(who, session_id, asked.takeover);
+        let due = match holder {
+            Ok(_) => self.due(session_id, points),
+            Err(reason) => Err((reason, 0)),
+        };
         let connection = self.peers[who].id.expect("it spoke");
         let via = MessageOrigin { connection, now: self.now };
         let lineages = &self.lineages;
@@ -438,7 +457,13 @@ impl World {
         };
         let opened = open(&mut self.sessions, &known, asked, via, &lineage_of);
         match (opened, due) {
-            (Ok(()), Ok(starts)) => {
+            (Ok(taken_from), Ok(starts)) => {
+                let holder = holder.expect("nothing else was due");
+                assert_eq!(taken_from, holder.and_then(|peer| self.peers[peer].id));
+                if let Some(peer) = holder {
+                    self.taken_at.insert(session_id, self.now);
+                    self.leaves(peer, session_id);
+                }
                 let session = self.sessions.get(session_id).expect("it was opened");
                 for (stream, start) in session.streams.iter().zip(starts) {
                     assert!(stream.is_next_to_send(EventNo(start)), "it begins elsewhere");
@@ -454,15 +479,38 @@ impl World {
         }
     }
 
+    /// The peer from which a logon takes its session over, if the session is on one.
+    fn holder_to_leave(
+        &self,
+        who: usize,
+        session_id: SessionId,
+        takeover: Switch,
+    ) -> Result<Option<usize>, Reason> {
+        let holder = self.peers.iter().position(|peer| peer.sessions.contains(&session_id));
+        let Some(holder) = holder else { return Ok(None) };
+        let last = self.taken_at.get(&session_id);
+        let is_due = last.is_none_or(|last| self.now.0 >= last.0 + SECOND);
+        let is_asked_for = session_id == OPERATOR || takeover == Switch::On;
+        let is_taken = holder != who && is_due && is_asked_for;
+        if is_taken { Ok(Some(holder)) } else { Err(Reason::AlreadyLoggedOn) }
+    }
+
+    /// A session is no longer on a peer's connection.
+    fn leaves(&mut self, who: usize, session_id: SessionId) {
+        let peer = &mut self.peers[who];
+        peer.sessions.retain(|other| *other != session_id);
+        if peer.sessions.is_empty() {
+            self.lobby.left_alone(peer.id.expect("it had a session"), self.now);
+            peer.alone_since = Some(self.now);
+        }
+    }
+
     /// The expected first event of each stream, or the expected reason and next event of a refusal.
     fn due(
         &self,
         session_id: SessionId,
         points: Group<'_, ResumePoint>,
     ) -> Result<Vec<u64>, (Reason, u64)> {
-        if self.peers.iter().any(|peer| peer.sessions.contains(&session_id)) {
-            return Err((Reason::AlreadyLoggedOn, 0));
-        }
         let next = |port: u16| self.told_to(session_id, usize::from(port)).len() as u64 + 1;
         let mut starts: Vec<u64> = (0..PORTS).map(next).collect();
         for point in points {
@@ -486,17 +534,13 @@ impl World {
     }
 
     fn log_out(&mut self, who: usize, session_id: SessionId) {
-        let peer = &mut self.peers[who];
+        let peer = &self.peers[who];
         let id = peer.id.expect("it spoke");
         let is_here = self.sessions.logged_on(session_id, id).is_some();
         assert_eq!(is_here, peer.sessions.contains(&session_id));
         if is_here {
             self.sessions.detach(session_id);
-            peer.sessions.retain(|other| *other != session_id);
-            if peer.sessions.is_empty() {
-                self.lobby.left_alone(id, self.now);
-                peer.alone_since = Some(self.now);
-            }
+            self.leaves(who, session_id);
         }
     }
 
