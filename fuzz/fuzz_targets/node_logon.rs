@@ -46,8 +46,9 @@ const CURRENT: Epoch = Epoch(9);
 const PORTS: u16 = 2;
 const SESSIONS: u32 = 6;
 const CONNECTIONS: usize = 4;
-/// The session whose logons take over unasked.
+/// A session of another role than the others; its takeovers have the same rules.
 const OPERATOR: SessionId = SessionId(1);
+/// The least time between two takeovers of a session.
 const SECOND: u64 = 1_000_000_000;
 const LIMITS: LobbyLimits =
     LobbyLimits { logon_time_max: Nanos(10_000_000_000), per_address_max: 2 };
@@ -60,6 +61,7 @@ struct Peer {
     address: u8,
     sessions: Vec<SessionId>,
     challenges: Vec<(Challenge, Nanos)>,
+    accepted_at: Nanos,
     /// The time since which it has had no session.
     alone_since: Option<Nanos>,
 }
@@ -80,7 +82,8 @@ struct World {
     ended: Vec<Vec<EpochEnd>>,
     told: Vec<BTreeMap<SessionId, Vec<u64>>>,
     heads: Vec<u64>,
-    /// The last takeover of each session.
+    /// The last logon and the last takeover of each session.
+    logged_on_at: BTreeMap<SessionId, Nanos>,
     taken_at: BTreeMap<SessionId, Nanos>,
     /// All frames sent.
     sent: Vec<Vec<u8>>,
@@ -123,6 +126,7 @@ impl World {
             told: vec![BTreeMap::new(); ended.len()],
             heads: vec![0; ended.len()],
             ended,
+            logged_on_at: BTreeMap::new(),
             taken_at: BTreeMap::new(),
             sent: Vec::new(),
         };
@@ -249,8 +253,9 @@ impl World {
             self.disconnect(peer);
         }
         self.lobby.enter(id, ip, self.now);
-        let alone_since = Some(self.now);
-        self.peers[who] = Peer { id: Some(id), address, alone_since, ..Peer::default() };
+        let (accepted_at, alone_since) = (self.now, Some(self.now));
+        self.peers[who] =
+            Peer { id: Some(id), address, accepted_at, alone_since, ..Peer::default() };
     }
 
     fn disconnect(&mut self, who: usize) {
@@ -339,8 +344,7 @@ impl World {
 
     /// Sends bytes on a connection; invalid frames and messages are dropped.
     fn say(&mut self, who: usize, bytes: Vec<u8>) {
-        let Some(connection) = self.peers[who].id else { return };
-        let via = MessageOrigin { connection, now: self.now };
+        let Some(via) = self.origin(who) else { return };
         if let Framing::Frame { message: Ok(raw), .. } = next_frame(&bytes, CLIENT_FRAME_LEN_MAX) {
             match ClientMessage::decode(&raw) {
                 Ok(ClientMessage::ChallengeRequest(ask)) => {
@@ -362,6 +366,12 @@ impl World {
         if self.sent.len() < 64 {
             self.sent.push(bytes);
         }
+    }
+
+    /// The origin of a message on a connection, while that is open.
+    fn origin(&self, who: usize) -> Option<MessageOrigin> {
+        let Peer { id, accepted_at, .. } = self.peers[who];
+        Some(MessageOrigin { connection: id?, accepted_at, now: self.now })
     }
 
     fn challenge(&mut self, who: usize, session_id: SessionId, via: MessageOrigin) {
@@ -444,13 +454,13 @@ impl World {
         assert_eq!(known.as_ref().map(|_| ()).map_err(|reject| reject.reason), due);
         let Ok(known) = known else { return };
         assert_eq!((known.firm_id, known.in_flight_max), (FirmId(session_id.0), session_id.0));
+        assert_eq!(known.role == Role::Operator, session_id == OPERATOR);
         let holder = self.holder_to_leave(who, session_id, asked.takeover);
         let due = match holder {
             Ok(_) => self.due(session_id, points),
             Err(reason) => Err((reason, 0)),
         };
-        let connection = self.peers[who].id.expect("it spoke");
-        let via = MessageOrigin { connection, now: self.now };
+        let via = self.origin(who).expect("it spoke");
         let lineages = &self.lineages;
         let lineage_of = |id: PartitionId| {
             (id.0 < PORTS).then(|| (usize::from(id.0), &lineages[usize::from(id.0)]))
@@ -468,6 +478,7 @@ impl World {
                 for (stream, start) in session.streams.iter().zip(starts) {
                     assert!(stream.is_next_to_send(EventNo(start)), "it begins elsewhere");
                 }
+                self.logged_on_at.insert(session_id, self.now);
                 self.lobby.logged_on(via.connection);
                 self.peers[who].sessions.push(session_id);
                 self.peers[who].alone_since = None;
@@ -490,8 +501,8 @@ impl World {
         let Some(holder) = holder else { return Ok(None) };
         let last = self.taken_at.get(&session_id);
         let is_due = last.is_none_or(|last| self.now.0 >= last.0 + SECOND);
-        let is_asked_for = session_id == OPERATOR || takeover == Switch::On;
-        let is_taken = holder != who && is_due && is_asked_for;
+        let is_newer = self.peers[who].accepted_at > self.logged_on_at[&session_id];
+        let is_taken = holder != who && is_newer && is_due && takeover == Switch::On;
         if is_taken { Ok(Some(holder)) } else { Err(Reason::AlreadyLoggedOn) }
     }
 

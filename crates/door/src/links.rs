@@ -6,7 +6,8 @@
 //! A connection that has ended stays in the table until its farewell is sent. It carries no session
 //! any more, and a protocol cannot reach it: nothing is appended behind the farewell.
 //!
-//! INVARIANT: `sessions` counts, for each session, the open connections that carry it.
+//! INVARIANT: `sessions` counts, for each session, the connections that carry it, and has the time
+//! of its last logon.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -92,8 +93,16 @@ pub struct Links<S> {
     flushing: Vec<ConnectionId>,
     /// Connections that have ended, and of which the protocol was not told yet.
     ended: Vec<ConnectionId>,
-    sessions: SeededMap<SessionId, u32>,
+    sessions: SeededMap<SessionId, Carriers>,
     endings: Endings,
+}
+
+/// The connections that carry a session.
+#[derive(Clone, Copy, Debug, Default)]
+struct Carriers {
+    count: u32,
+    /// The time of the last logon.
+    logged_on_at: Nanos,
 }
 
 /// The records of connections that the node ends.
@@ -152,7 +161,12 @@ impl<S: Default> Links<S> {
     /// The number of open connections that carry the session.
     #[must_use]
     pub fn connections_of(&self, session_id: SessionId) -> u32 {
-        self.sessions.get(&session_id).copied().unwrap_or(0)
+        self.sessions.get(&session_id).map_or(0, |carriers| carriers.count)
+    }
+
+    /// The time of the session's last logon, if an open connection carries it.
+    pub(crate) fn logged_on_at(&self, session_id: SessionId) -> Option<Nanos> {
+        self.sessions.get(&session_id).map(|carriers| carriers.logged_on_at)
     }
 
     /// An open connection. Output that is appended to it is sent at the end of the cycle in which
@@ -239,9 +253,9 @@ impl<S: Default> Links<S> {
     /// Ends the session of a connection that has ended: it may log on again elsewhere.
     pub(crate) fn free_session(&mut self, link: &mut Link<S>) {
         let Some(session) = link.session.take() else { return };
-        let count = self.sessions.get_mut(&session.session_id).expect("it was counted");
-        *count -= 1;
-        if *count == 0 {
+        let carriers = self.sessions.get_mut(&session.session_id).expect("it was counted");
+        carriers.count -= 1;
+        if carriers.count == 0 {
             self.sessions.remove(&session.session_id);
         }
     }
@@ -322,10 +336,12 @@ impl<S: Default> Links<S> {
         self.table.release(link.id);
     }
 
-    /// A connection carries a session from now on.
-    pub(crate) fn logged_on(&mut self, link: &mut Link<S>, session: LoggedOn) {
+    /// A connection carries a session from its logon at `at` on.
+    pub(crate) fn logged_on(&mut self, link: &mut Link<S>, session: LoggedOn, at: Nanos) {
         link.session = Some(session);
-        *self.sessions.entry(session.session_id).or_insert(0) += 1;
+        let carriers = self.sessions.entry(session.session_id).or_default();
+        carriers.count += 1;
+        carriers.logged_on_at = carriers.logged_on_at.max(at);
     }
 
     /// Has a connection read in its turn.

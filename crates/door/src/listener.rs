@@ -36,7 +36,7 @@ use crate::lobby::{LEAVE_WHEN_SHORT, Lobby, LobbyLimits};
 use crate::plant::{self, Plant};
 use crate::protocol::{Intake, Protocol, SessionMessage};
 use crate::reception::{MessageOrigin, Reception};
-use crate::takeover::{Takeovers, is_asked_for};
+use crate::takeover::{Takeovers, is_asked_for, logon_time};
 use crate::transport::{Ending, Transport};
 use crate::words::heartbeat;
 use crate::{
@@ -338,13 +338,19 @@ impl<P: Protocol> Listener<P> {
         message: &ClientMessage<'_>,
         now: Nanos,
     ) -> Intake {
-        let via = MessageOrigin { connection: link.id, now };
+        // A session whose connection ended in this cycle is free, and needs no takeover.
+        self.tell_closed(now);
+        let accepted_at = link.socket.accepted_at();
+        let via = MessageOrigin { connection: link.id, accepted_at, now };
         let (links, protocol, takeovers) = (&self.links, &self.protocol, &self.takeovers);
         let is_taken = link.session.is_some();
         let may = |ProvedLogon { session_id, role, takeover }: ProvedLogon| {
-            let is_elsewhere = P::TERMS.is_exclusive && links.has_session(session_id);
-            let takes_over = is_asked_for(role, takeover) && takeovers.permit(session_id, now);
-            if is_taken || is_elsewhere && !takes_over {
+            let elsewhere = links.logged_on_at(session_id).filter(|_| P::TERMS.is_exclusive);
+            let is_refused = elsewhere.is_some_and(|logged_on_at| {
+                let is_asked_for = is_asked_for(takeover, via, logged_on_at);
+                !is_asked_for || !takeovers.permit(session_id, now)
+            });
+            if is_taken || is_refused {
                 return Err(Reason::AlreadyLoggedOn);
             }
             if !protocol.may_enter(role) {
@@ -360,7 +366,7 @@ impl<P: Protocol> Listener<P> {
                 if P::TERMS.is_exclusive {
                     self.end_elsewhere(session.session_id, now);
                 }
-                self.links.logged_on(link, session);
+                self.links.logged_on(link, session, logon_time(via));
                 self.lobby.logged_on(link.id);
                 self.protocol.logged_on(link, session, now);
             }

@@ -28,11 +28,13 @@ const VERIFICATION_INTERVAL: u64 = 1_000_000;
 /// Verifications allowed in a burst.
 const VERIFICATION_BURST: u64 = 64;
 
-/// The connection and the time of a received message.
+/// The connection and the time of a received message. Times are of the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageOrigin {
     /// The connection.
     pub connection: ConnectionId,
+    /// The time at which the connection was accepted.
+    pub accepted_at: Nanos,
     /// The time.
     pub now: Nanos,
 }

@@ -58,6 +58,7 @@ pub struct Socket {
     has_hung_up: bool,
     writable: bool,
     error_count: u32,
+    accepted_at: Nanos,
     heard_at: Nanos,
     said_at: Nanos,
     closing_by: Option<Nanos>,
@@ -89,12 +90,18 @@ impl Socket {
             has_hung_up: false,
             writable: true,
             error_count: 0,
+            accepted_at: now,
             heard_at: now,
             said_at: now,
             closing_by: None,
             is_gone: false,
             ending: None,
         })
+    }
+
+    /// Returns the time at which it was accepted.
+    pub fn accepted_at(&self) -> Nanos {
+        self.accepted_at
     }
 
     /// Takes in an event of the poll.

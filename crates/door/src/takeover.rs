@@ -3,26 +3,51 @@
 //! A session whose connection hangs would else lock its owner out until it counts as silent, up to
 //! two and a half minutes. The logon has proved the session's identity before anything is decided
 //! here. Two programs of one identity must not end each other's work in turn, so a takeover has to
-//! be asked for, except by operators, whose commands must not wait; and each session has a limit.
+//! be asked for, also by operators, and each session has a limit.
 //!
-//! | the session's role | `takeover` of the logon | since its last takeover | taken over |
-//! | ------------------ | ----------------------- | ----------------------- | ---------- |
-//! | operator           | any                     | [`TAKEOVER_INTERVAL`]   | yes        |
-//! | another            | On                      | [`TAKEOVER_INTERVAL`]   | yes        |
-//! | another            | Off                     | any                     | no         |
-//! | any                | any                     | less                    | no         |
+//! A client may give a connection up while its logon is under way, and log on by another one. The
+//! network may deliver the first logon behind the second, and the end of its connection behind
+//! that: the live connection would lose the session, and then the session would end. The order of
+//! receipt shows nothing, but a client that gave a connection up opened the next one later. So a
+//! connection that was accepted before the session's logon takes nothing over, not even back.
+//!
+//! | `takeover` | the connection was accepted | since the session's last takeover | taken over |
+//! | ---------- | --------------------------- | --------------------------------- | ---------- |
+//! | Off        | any time                    | any time                          | no         |
+//! | On         | before the session's logon  | any time                          | no         |
+//! | On         | after it                    | less than [`TAKEOVER_INTERVAL`]   | no         |
+//! | On         | after it                    | [`TAKEOVER_INTERVAL`]             | yes        |
+//!
+//! A connection counts as accepted once its handshake has ended at the node, which may be late if
+//! the handshake's last segment was lost. A signed logon is safe then too: a client that has given
+//! the connection up answers no challenge.
 
-use weir_types::{Nanos, Role, SessionId, Switch};
+use weir_types::{Nanos, SessionId, Switch};
 
+use crate::reception::MessageOrigin;
 use crate::seeded_map::{MapOrder, SeededMap};
 
 /// The least time between two takeovers of one session.
 pub const TAKEOVER_INTERVAL: Nanos = Nanos(1_000_000_000);
 
-/// Returns true if a logon of this role takes its session over where that is possible.
+/// Returns the time of a logon, to compare connections with. A cycle has the time of its begin: a
+/// connection that another thread accepted meanwhile may log on in it.
 #[must_use]
-pub fn is_asked_for(role: Role, takeover: Switch) -> bool {
-    role == Role::Operator || takeover == Switch::On
+pub fn logon_time(via: MessageOrigin) -> Nanos {
+    via.now.max(via.accepted_at)
+}
+
+/// Returns true if a connection was accepted after a logon at this time.
+#[must_use]
+pub fn is_newer(via: MessageOrigin, logged_on_at: Nanos) -> bool {
+    via.accepted_at > logged_on_at
+}
+
+/// Returns true if a logon asks for its session, which logged on elsewhere at `logged_on_at`, by a
+/// connection that may take it over.
+#[must_use]
+pub fn is_asked_for(takeover: Switch, via: MessageOrigin, logged_on_at: Nanos) -> bool {
+    takeover == Switch::On && is_newer(via, logged_on_at)
 }
 
 /// The time of a session's last takeover; none before the first.
@@ -71,18 +96,36 @@ mod tests {
     use weir_io::SeededRng;
 
     use super::*;
+    use crate::ConnectionId;
+
+    fn origin(accepted_at: u64, now: u64) -> MessageOrigin {
+        let connection = ConnectionId(1);
+        MessageOrigin { connection, accepted_at: Nanos(accepted_at), now: Nanos(now) }
+    }
 
     #[test]
-    fn an_operators_logon_takes_over_and_another_where_it_asks_for_it() {
-        for (role, asks, is_asked) in [
-            (Role::Operator, Switch::Off, true),
-            (Role::Operator, Switch::On, true),
-            (Role::Trader, Switch::Off, false),
-            (Role::Trader, Switch::On, true),
-            (Role::Supervisor, Switch::Off, false),
-            (Role::Source, Switch::On, true),
+    fn a_logon_takes_over_where_it_asks_for_it_on_a_newer_connection() {
+        let logged_on_at = Nanos(50);
+        for (takeover, accepted_at, is_asked) in [
+            (Switch::On, 51, true),
+            (Switch::Off, 51, false),
+            (Switch::On, 50, false),
+            (Switch::On, 3, false),
         ] {
-            assert_eq!(is_asked_for(role, asks), is_asked, "{role:?} {asks:?}");
+            let via = origin(accepted_at, 90);
+            let asked = is_asked_for(takeover, via, logged_on_at);
+            assert_eq!(asked, is_asked, "{takeover:?}, accepted at {accepted_at}");
+        }
+    }
+
+    #[test]
+    fn no_connection_is_newer_than_its_own_logon_or_that_of_one_accepted_with_it() {
+        // In a cycle that began before the connection was accepted on another thread, and after it.
+        for now in [5, 7, 9] {
+            let logged_on_at = logon_time(origin(7, now));
+            assert!(!is_newer(origin(7, 99), logged_on_at), "in a cycle of {now}");
+            assert!(!is_newer(origin(6, 99), logged_on_at), "in a cycle of {now}");
+            assert!(is_newer(origin(10, 99), logged_on_at), "in a cycle of {now}");
         }
     }
 

@@ -587,8 +587,9 @@ fn taking_over(id: SessionId) -> Logon {
     Logon { takeover: Switch::On, ..logon(id) }
 }
 
-/// The answer to a logon on a connection of its own, with the connection.
+/// The answer to a logon on a connection of its own, newer than the others, with the connection.
 fn answer_to(rig: &mut Rig, logon: &Logon) -> (Peer, Received) {
+    rig.passes(1);
     let mut peer = rig.connect();
     peer.send(|out| put_logon(logon, &[], out));
     let answer = peer.next(rig);
@@ -634,22 +635,71 @@ fn a_logon_that_is_refused_takes_nothing_over() {
 }
 
 #[test]
-fn an_operators_session_is_taken_over_unasked_and_once_a_second() {
-    let mut rig = Rig::open();
-    rig.define(DefineSession { role: Role::Operator, ..session(ALICE) });
-    let mut last = rig.log_on(ALICE);
-    for _ in 0..3 {
-        let (next, answer) = answer_to(&mut rig, &logon(ALICE));
-        assert_eq!(answer, Received::LogonAck(ALICE));
-        let told = Received::Logout(ALICE, Reason::TakenOver);
-        assert_eq!(last.last(&mut rig), [told, Received::Closed]);
-        last = next;
-        rig.passes(SECOND - 1);
-        let (_peer, answer) = answer_to(&mut rig, &logon(ALICE));
-        assert_eq!(answer, Received::LogonReject(Reason::AlreadyLoggedOn));
-        rig.passes(1);
+fn a_session_of_any_role_is_taken_over_where_its_logon_asks_and_once_a_second() {
+    for role in [Role::Trader, Role::Operator] {
+        let mut rig = Rig::open();
+        rig.define(DefineSession { role, ..session(ALICE) });
+        let mut last = rig.log_on(ALICE);
+        for _ in 0..3 {
+            let (_peer, answer) = answer_to(&mut rig, &logon(ALICE));
+            assert_eq!(answer, Received::LogonReject(Reason::AlreadyLoggedOn), "{role:?}");
+            let (next, answer) = answer_to(&mut rig, &taking_over(ALICE));
+            assert_eq!(answer, Received::LogonAck(ALICE));
+            let taken_at = rig.now;
+            let told = Received::Logout(ALICE, Reason::TakenOver);
+            assert_eq!(last.last(&mut rig), [told, Received::Closed]);
+            last = next;
+            rig.passes(SECOND - 2);
+            let (_peer, answer) = answer_to(&mut rig, &taking_over(ALICE));
+            assert_eq!(answer, Received::LogonReject(Reason::AlreadyLoggedOn), "{role:?}");
+            assert_eq!(rig.now, Nanos(taken_at.0 + SECOND - 1));
+        }
+        assert_eq!(rig.report().sessions_taken_over, 3);
     }
-    assert_eq!(rig.report().sessions_taken_over, 3);
+}
+
+#[test]
+fn a_logon_that_comes_late_on_an_older_connection_takes_nothing_over() {
+    let mut rig = Rig::open();
+    // Its logon is lost at first, and its peer gives it up.
+    let mut given_up = rig.connect();
+    rig.passes(1);
+    let mut alice = rig.log_on(ALICE);
+    rig.passes(2 * SECOND);
+    alice.ask(ALICE, 1, 1);
+    given_up.send(|out| put_logon(&taking_over(ALICE), &[], out));
+    assert_eq!(given_up.next(&mut rig), Received::LogonReject(Reason::AlreadyLoggedOn));
+    drop(given_up);
+    rig.work();
+    let mut received = Vec::new();
+    while received.len() < 8 && !alice.is_quiet(&mut rig) {
+        received.push(alice.next(&mut rig));
+    }
+    assert!(received.iter().all(|one| *one == Received::Heartbeat), "{received:?}");
+    // A connection that her peer makes later does.
+    let (_new, answer) = answer_to(&mut rig, &taking_over(ALICE));
+    assert_eq!(answer, Received::LogonAck(ALICE));
+    assert_eq!(rig.report().sessions_taken_over, 1);
+}
+
+#[test]
+fn a_session_that_logs_out_in_the_cycle_of_its_next_logon_is_free_and_not_taken_over() {
+    for logon in [logon(ALICE), taking_over(ALICE)] {
+        let mut rig = Rig::open();
+        let mut old = rig.log_on(ALICE);
+        rig.passes(1);
+        let mut new = rig.connect();
+        let logout = Logout { session_id: ALICE, reason: Reason::LogoutRequested };
+        old.send(|out| put_frame(&logout, out));
+        new.send(|out| put_logon(&logon, &[], out));
+        assert_eq!(new.next(&mut rig), Received::LogonAck(ALICE));
+        let told = Received::Logout(ALICE, Reason::LogoutRequested);
+        assert_eq!([old.next(&mut rig), old.next(&mut rig)], [told, Received::Closed]);
+        assert_eq!(rig.report().sessions_taken_over, 0);
+        // Nor is the limit of takeovers used up.
+        let (_third, answer) = answer_to(&mut rig, &taking_over(ALICE));
+        assert_eq!(answer, Received::LogonAck(ALICE));
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! and keeps only unconsumed bytes.
 
 use weir_door::ConnectionId;
+use weir_door::reception::MessageOrigin;
 use weir_door::transport::{Ending, Transport};
 use weir_io::net::Event;
 use weir_probe::{TraceId, Tsc};
@@ -152,6 +153,8 @@ pub struct Connection {
     pub(super) sessions: Vec<SessionId>,
     /// The number of malformed messages so far.
     pub(super) error_count: u32,
+    /// The time at which it was accepted.
+    accepted_at: Nanos,
     /// The times of the last receipt and the last sending of bytes.
     pub(super) received_at: Nanos,
     pub(super) sent_at: Nanos,
@@ -203,6 +206,7 @@ impl Connection {
             ingress: Tsc::ZERO,
             sessions: Vec::new(),
             error_count: 0,
+            accepted_at: now,
             received_at: now,
             sent_at: now,
             stalled_since: None,
@@ -218,6 +222,12 @@ impl Connection {
             peer: None,
             ending: None,
         }
+    }
+
+    /// Returns the origin of a message that was received through it.
+    #[must_use]
+    pub fn origin(&self, now: Nanos) -> MessageOrigin {
+        MessageOrigin { connection: self.id, accepted_at: self.accepted_at, now }
     }
 
     /// Moves it to another table and poll; the new poll reports the socket's readiness.

@@ -21,7 +21,7 @@ use super::identifiers::{self, Refused, as_sequenced};
 use super::protocol::{Inbound, InputState, Refusal, Tokens};
 use super::refusals::{put_malformed, put_reject};
 use super::reserved::named_by;
-use super::sessions::Session;
+use super::sessions::{Admission, Session};
 
 /// The outcome of taking a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,6 +193,7 @@ impl Gateway {
         now: Nanos,
     ) -> IntakeOutcome {
         let session_id = request.session_id();
+        let port = self.route(request.destination());
         let Some(session) = self.sessions.logged_on(session_id, from.id) else {
             self.refuse(from, request, Reason::NotLoggedOn);
             return IntakeOutcome::Done;
@@ -202,7 +203,8 @@ impl Gateway {
             self.refuse(from, request, Reason::NotEntitled);
             return IntakeOutcome::Done;
         }
-        let (role, has_room) = (session.role, session.has_window());
+        let role = session.role;
+        let routed = port.map(|port| (port, session.admission_of(port, request.request_no())));
         // The control partition takes no orders.
         let pace = pace_with(session, request, self.ports.len() as u64 - 1, now);
         if let Some(field) = field_out_of_range(request) {
@@ -216,18 +218,22 @@ impl Gateway {
             self.put_reject(from, Refusal { field, ..Refusal::of(request) }, reason);
             return IntakeOutcome::Done;
         }
-        if !has_room {
-            self.counters.in_flight_refused += 1;
-            self.refuse(from, request, Reason::TooManyInFlight);
-            return IntakeOutcome::Done;
-        }
-        let port = match self.route(request.destination()) {
-            Ok(port) => port,
+        let (port, admission) = match routed {
+            Ok(routed) => routed,
             Err(reason) => {
                 self.refuse(from, request, reason);
                 return IntakeOutcome::Done;
             }
         };
+        match admission {
+            Admission::Now => {}
+            Admission::Later => return IntakeOutcome::NoRoom,
+            Admission::Refused => {
+                self.counters.in_flight_refused += 1;
+                self.refuse(from, request, Reason::TooManyInFlight);
+                return IntakeOutcome::Done;
+            }
+        }
         let Some(pace) = pace else { return IntakeOutcome::TooSoon };
         let is_defined = self.reserved.is_defined_before(port, request);
         let sequenced = as_sequenced(&self.reception.directory, request, is_defined);

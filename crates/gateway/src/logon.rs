@@ -3,7 +3,7 @@
 use weir_door::ConnectionId;
 use weir_door::directory::{KnownSession, SessionChange};
 use weir_door::keys::Lock;
-use weir_door::reception::{LogonRequest, MessageOrigin};
+use weir_door::reception::LogonRequest;
 use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::Ending;
 use weir_types::{Nanos, Reason, SessionId};
@@ -27,7 +27,7 @@ impl Gateway {
         points: ResumePoints<'_>,
         now: Nanos,
     ) {
-        let via = MessageOrigin { connection: connection.id, now };
+        let via = connection.origin(now);
         let known = self.reception.prove_by_key(logon, via);
         self.answer_logon(connection, known, LogonRequest::of_logon(logon, points), now);
     }
@@ -40,8 +40,7 @@ impl Gateway {
         session_id: SessionId,
         now: Nanos,
     ) {
-        match self.reception.challenge(session_id, MessageOrigin { connection: connection.id, now })
-        {
+        match self.reception.challenge(session_id, connection.origin(now)) {
             Ok(challenge) => {
                 connection.put(&Answer::Challenge(&challenge));
                 self.counters.challenges += 1;
@@ -61,7 +60,7 @@ impl Gateway {
         text: SignedText<'_>,
         now: Nanos,
     ) -> IntakeOutcome {
-        let via = MessageOrigin { connection: connection.id, now };
+        let via = connection.origin(now);
         let text = |node_id, nonce| text.of_challenge(node_id, nonce);
         let Some(known) = self.reception.prove_by_signed_text(logon, text, via) else {
             return IntakeOutcome::NoRoom;
@@ -110,7 +109,7 @@ impl Gateway {
             let port = ports.iter().position(|port| port.ring.partition_id == id)?;
             Some((port, &ports[port].lineage))
         };
-        let via = MessageOrigin { connection: connection.id, now };
+        let via = connection.origin(now);
         let sessions = &mut self.sessions;
         let opened = known.and_then(|known| open(sessions, &known, asked, via, &lineage_of));
         match opened {

@@ -25,7 +25,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use weir_door::challenges::OpenChallenges;
 use weir_door::keys::Lock;
 use weir_door::lobby::{LEAVE_WHEN_SHORT, Lobby};
-use weir_door::reception::{MessageOrigin, Reception};
+use weir_door::reception::Reception;
 use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::{Ending, Transport};
 use weir_door::{ConnectionId, Door, Entrance};
@@ -446,7 +446,7 @@ impl Newcomers {
         logon: &Logon,
         now: Nanos,
     ) -> NewcomerOutcome {
-        let via = MessageOrigin { connection: connection.id, now };
+        let via = connection.origin(now);
         match self.reception.prove_by_key(logon, via) {
             Ok(_) => self.proved_to_be(logon.session_id),
             Err(reject) => self.refuse_logon(connection, &reject, now),
@@ -460,7 +460,7 @@ impl Newcomers {
         text: SignedText<'_>,
         now: Nanos,
     ) -> NewcomerOutcome {
-        let via = MessageOrigin { connection: connection.id, now };
+        let via = connection.origin(now);
         let text = |node_id, nonce| text.of_challenge(node_id, nonce);
         match self.reception.prove_by_signed_text(logon, text, via) {
             None => NewcomerOutcome::NotNow,
@@ -480,7 +480,7 @@ impl Newcomers {
         id: SessionId,
         now: Nanos,
     ) -> NewcomerOutcome {
-        match self.reception.challenge(id, MessageOrigin { connection: connection.id, now }) {
+        match self.reception.challenge(id, connection.origin(now)) {
             Ok(challenge) => {
                 connection.put(&Answer::Challenge(&challenge));
                 self.counters.challenges += 1;

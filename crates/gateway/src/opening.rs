@@ -1,12 +1,15 @@
 //! Opens a proved session: checks its resume points against its streams, then attaches its
 //! connection, in the place of another one if the logon takes the session over.
 //!
-//! | the session is on   | the logon ([`weir_door::takeover`]) | answer                            |
-//! | ------------------- | ----------------------------------- | --------------------------------- |
-//! | no connection       | any                                 | opened                            |
-//! | this connection     | any                                 | `AlreadyLoggedOn`                 |
-//! | another connection  | takes over                          | opened; the other one loses it    |
-//! | another connection  | does not                            | `AlreadyLoggedOn`                 |
+//! | the session is on  | the logon ([`weir_door::takeover`]) | answer                         |
+//! | ------------------ | ----------------------------------- | ------------------------------ |
+//! | no connection      | any                                 | opened                         |
+//! | this connection    | any                                 | `AlreadyLoggedOn`              |
+//! | another connection | takes over                          | opened; the other one loses it |
+//! | another connection | does not                            | `AlreadyLoggedOn`              |
+//!
+//! A connection with other sessions is judged like any other: it takes a session back only if it is
+//! newer than the logon by which it lost the session, so its client makes another connection.
 //!
 //! INVARIANT: a session gets a connection only here, and is on one at most: the caller ends it on
 //! the connection from which it is taken over. A refused logon changes nothing.
@@ -14,9 +17,9 @@
 use weir_door::ConnectionId;
 use weir_door::directory::KnownSession;
 use weir_door::reception::{LogonRequest, MessageOrigin, heartbeat_granted, refusal};
-use weir_door::takeover::is_asked_for;
+use weir_door::takeover::{is_asked_for, logon_time};
 use weir_partition::lineage::Lineage;
-use weir_types::{EventNo, Nanos, PartitionId, Reason};
+use weir_types::{EventNo, Nanos, PartitionId, Reason, Switch};
 use weir_wire::session::{LogonReject, ResumePoint};
 
 use crate::plant::{self, Plant};
@@ -37,7 +40,7 @@ pub fn open<'a, P: Iterator<Item = Option<ResumePoint>>>(
 ) -> Result<Option<ConnectionId>, LogonReject> {
     let refused = |reason| refusal(asked.session_id, reason);
     let session = sessions.entry(asked.session_id);
-    if session.connection.is_some() && !takes_over(session, known, &asked, via) {
+    if session.connection.is_some() && !takes_over(session, asked.takeover, via) {
         return Err(refused(Reason::AlreadyLoggedOn));
     }
     // All points are checked before any is applied: a refused logon changes nothing.
@@ -74,6 +77,7 @@ pub fn open<'a, P: Iterator<Item = Option<ResumePoint>>>(
     session.ending = None;
     session.heard_at = via.now;
     session.said_at = via.now;
+    session.logged_on_at = logon_time(via);
     let taken_from = session.connection;
     if taken_from.is_some() {
         session.last_takeover.note(via.now);
@@ -83,18 +87,17 @@ pub fn open<'a, P: Iterator<Item = Option<ResumePoint>>>(
 }
 
 /// Returns true if a logon takes a session over that is on a connection.
-fn takes_over<P>(
-    session: &Session,
-    known: &KnownSession,
-    asked: &LogonRequest<P>,
-    via: MessageOrigin,
-) -> bool {
+fn takes_over(session: &Session, takeover: Switch, via: MessageOrigin) -> bool {
     if plant::is(Plant::TakeoverKeepsOldConnection) {
         return true;
     }
+    let logged_on_at = match plant::is(Plant::TakeoverByOldConnection) {
+        true => Nanos(0),
+        false => session.logged_on_at,
+    };
     let is_permitted =
         session.last_takeover.permits(via.now) || plant::is(Plant::TakeoverUnbounded);
     session.connection != Some(via.connection)
-        && is_asked_for(known.role, asked.takeover)
+        && is_asked_for(takeover, via, logged_on_at)
         && is_permitted
 }

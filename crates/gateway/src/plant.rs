@@ -29,6 +29,12 @@ weir_plant::plants! {
         TakeoverBeforeProof,
         /// A session is taken over as often as logons ask for it.
         TakeoverUnbounded,
+        /// A logon on a connection that is older than the session's logon takes the session over.
+        TakeoverByOldConnection,
+        /// A full window has no place for a request that is sent again.
+        RepeatsRefused,
+        /// A request that no log took counts as received.
+        RefusedCountsAsReceived,
         /// A firm's desk gets the reports of all firms.
         CopiesOfAllFirms,
         /// A copy that finds no room counts as sent.

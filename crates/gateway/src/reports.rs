@@ -200,7 +200,7 @@ impl Gateway {
         };
         self.reserved.refused(port, session_id, request_no);
         let Some(session) = self.sessions.get_mut(session_id) else { return };
-        session.settled();
+        session.settled(port);
         let connection = session.connection;
         let Some(mut connection) = connection.and_then(|id| self.connections.take(id)) else {
             return;

@@ -16,13 +16,13 @@ use weir_io::net::sim::{NetFaults, SimNet};
 use weir_io::net::{Listener, Net, Stream};
 use weir_log::tail::{TailConfig, TailHandle, TailWriter, tail};
 use weir_partition::event_reader::EventReader;
-use weir_partition::handoff::{SourcePort, Submission, gateway_to_partition};
+use weir_partition::handoff::{Feedback, SourcePort, Submission, gateway_to_partition};
 use weir_partition::stage_clock::StageClock;
 use weir_probe::Recorder;
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::{
     ClOrdId, Credential, CredentialKind, FirmId, GroupId, InstrumentId, Nanos, PartitionId, Phase,
-    Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol, WallOffset,
+    Position, Price, Qty, Reason, RequestNo, Role, SessionId, Switch, Symbol, WallOffset,
 };
 use weir_wire::event::Defined;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
@@ -260,6 +260,22 @@ impl Node {
     pub(crate) fn fill_ring(&mut self) {
         let ring = &mut self.gateway.ports[1].ring.submissions;
         while ring.push(Submission::internal(Command::Tick)).is_ok() {}
+    }
+
+    /// Refuses the requests in the ring to the partition, as one whose log is full does.
+    pub(crate) fn refuse_requests(&mut self) {
+        let SourcePort { submissions, feedback } = &mut self.partition.source;
+        let feedback = feedback.as_mut().expect("a gateway gets refusals");
+        while let Ok(submission) = submissions.pop() {
+            let Command::Request(request) = submission.command else { continue };
+            let refused = Feedback::Refused {
+                session_id: request.session_id(),
+                request_no: request.request_no(),
+                template_id: request.template_id(),
+                reason: Reason::LogFull,
+            };
+            assert!(feedback.push(refused).is_ok(), "a ring with room takes one more");
+        }
     }
 
     /// Takes the commands out of the ring to the partition, without the ticks.

@@ -9,6 +9,7 @@ use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Swi
 
 use super::copies::StreamKey;
 use super::fairness::Pace;
+use super::plant::{self, Plant};
 use super::stream::Stream;
 
 /// A session that has events or is logged on.
@@ -35,7 +36,13 @@ pub struct Session {
     /// The recent rate of its orders. It outlives connections.
     pub pace: Pace,
     /// Requests handed to partitions that have not answered them yet. It outlives connections.
-    pub in_flight: u32,
+    ///
+    /// INVARIANT: it is the sum of the counts in `under_way`.
+    in_flight: u32,
+    /// The same by port.
+    under_way: Vec<UnderWay>,
+    /// The time of its last logon, as [`weir_door::takeover`] compares it.
+    pub logged_on_at: Nanos,
     /// The time of its last takeover. It outlives connections.
     pub last_takeover: LastTakeover,
     /// The reason for its pending end.
@@ -54,29 +61,69 @@ pub struct Session {
     pub(super) copy_streams: Vec<StreamKey>,
     /// The position of the last request on an order that was answered, in each port's log.
     answered_at: Vec<u64>,
-    /// The highest request number handed to each port. It outlives connections.
-    handed_over: Vec<RequestNo>,
+}
+
+/// The admission of a request to a session's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It has a place.
+    Now,
+    /// It gets a place when others are answered.
+    Later,
+    /// It has no place.
+    Refused,
+}
+
+/// A session's requests that were handed to a port and are not answered yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct UnderWay {
+    count: u32,
+    /// The highest number among them and those answered since there were none.
+    highest: RequestNo,
 }
 
 impl Session {
-    /// Returns true when one more request may be unanswered.
+    /// Returns the admission of one more request to a port. A request that is sent again is not
+    /// executed again, and must not be refused: its client would take it for one that no log has,
+    /// though the first one is under way.
+    ///
+    /// | requests under way       | the request     | admission              |
+    /// | ------------------------ | --------------- | ---------------------- |
+    /// | fewer than the maximum   | any             | [`Admission::Now`]     |
+    /// | fewer than twice as many | received before | [`Admission::Now`]     |
+    /// | twice as many            | received before | [`Admission::Later`]   |
+    /// | the maximum or more      | above those     | [`Admission::Refused`] |
     #[must_use]
-    pub fn has_window(&self) -> bool {
-        self.in_flight_max == 0 || self.in_flight < self.in_flight_max
+    pub fn admission_of(&self, port: usize, request_no: RequestNo) -> Admission {
+        if self.in_flight_max == 0 || self.in_flight < self.in_flight_max {
+            return Admission::Now;
+        }
+        let is_sent_again = request_no <= self.last_request_no(port);
+        if !is_sent_again || plant::is(Plant::RepeatsRefused) {
+            Admission::Refused
+        } else if self.in_flight < self.in_flight_max.saturating_mul(2) {
+            Admission::Now
+        } else {
+            Admission::Later
+        }
     }
 
     /// Records that a request was handed to a port.
     pub fn hands_over(&mut self, port: usize, request_no: RequestNo) {
         self.in_flight += 1;
-        self.handed_over[port] = self.handed_over[port].max(request_no);
+        let UnderWay { count, highest } = &mut self.under_way[port];
+        *count += 1;
+        *highest = request_no.max(*highest);
     }
 
     /// Returns the highest request number that a port's partition has received, answered or not. A
     /// client that knows nothing of the session's requests goes on above it: under the number of a
-    /// request under way, its own would get that one's outcome.
+    /// request under way, its own would get that one's outcome. A request that the partition's log
+    /// refused does not count once no other is under way: its client sends it again at its logon,
+    /// before any later one.
     #[must_use]
     pub fn last_request_no(&self, port: usize) -> RequestNo {
-        self.streams[port].last_request_no().max(self.handed_over[port])
+        self.streams[port].last_request_no().max(self.under_way[port].highest)
     }
 
     /// Records an answer at `position` to a request; true for the first one to it. A request on an
@@ -89,14 +136,22 @@ impl Session {
         if is_of_order {
             self.answered_at[port] = position;
         }
-        self.settled();
+        self.settled(port);
         true
     }
 
-    /// Records that a request is answered. Answers from before a restart belong to requests that
-    /// this gateway did not count.
-    pub fn settled(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
+    /// Records that a request to a port is answered. Answers from before a restart belong to
+    /// requests that this gateway did not count.
+    pub fn settled(&mut self, port: usize) {
+        let under_way = &mut self.under_way[port];
+        if under_way.count == 0 {
+            return;
+        }
+        under_way.count -= 1;
+        self.in_flight -= 1;
+        if under_way.count == 0 && !plant::is(Plant::RefusedCountsAsReceived) {
+            under_way.highest = RequestNo::NONE;
+        }
     }
 }
 
@@ -143,6 +198,8 @@ impl Sessions {
             order_rate_max: 0,
             pace: Pace::default(),
             in_flight: 0,
+            under_way: vec![UnderWay::default(); port_count],
+            logged_on_at: Nanos(0),
             last_takeover: LastTakeover::default(),
             ending: None,
             heartbeat_interval: Nanos(0),
@@ -152,7 +209,6 @@ impl Sessions {
             topic: None,
             copy_streams: Vec::new(),
             answered_at: vec![0; port_count],
-            handed_over: vec![RequestNo::NONE; port_count],
         })
     }
 
@@ -250,11 +306,20 @@ mod tests {
         Sessions::new(port_count, &order)
     }
 
-    fn session(in_flight_max: u32, in_flight: u32) -> Session {
+    /// A session with requests under way, each in the port of this index.
+    fn session(in_flight_max: u32, ports: &[usize]) -> Session {
         let mut sessions = none(2);
-        let session = sessions.entry(SessionId(5));
-        (session.in_flight_max, session.in_flight) = (in_flight_max, in_flight);
-        sessions.by_id.remove(&SessionId(5)).unwrap()
+        sessions.entry(SessionId(5)).in_flight_max = in_flight_max;
+        let mut session = sessions.by_id.remove(&SessionId(5)).unwrap();
+        for (request_no, port) in (1..).map(RequestNo).zip(ports) {
+            session.hands_over(*port, request_no);
+        }
+        session
+    }
+
+    /// True if the session may send another request, which it did not send before.
+    fn has_window(session: &Session) -> bool {
+        session.admission_of(0, RequestNo(1_000_000)) == Admission::Now
     }
 
     #[test]
@@ -277,8 +342,50 @@ mod tests {
         for (bound, in_flight, is_open) in
             [(0, 0, true), (0, 9_999, true), (2, 1, true), (2, 2, false), (2, 3, false)]
         {
-            assert_eq!(session(bound, in_flight).has_window(), is_open, "{in_flight} of {bound}");
+            let session = session(bound, &vec![1; in_flight]);
+            assert_eq!(has_window(&session), is_open, "{in_flight} of {bound}");
         }
+    }
+
+    #[test]
+    fn a_request_that_is_sent_again_has_a_place_in_twice_the_window_and_else_waits() {
+        let mut session = session(2, &[0, 0]);
+        let admission = |session: &Session, number| session.admission_of(0, RequestNo(number));
+        assert_eq!(
+            (admission(&session, 2), admission(&session, 3)),
+            (Admission::Now, Admission::Refused)
+        );
+        assert_eq!(
+            session.admission_of(1, RequestNo(2)),
+            Admission::Refused,
+            "to another partition"
+        );
+        session.hands_over(0, RequestNo(1));
+        session.hands_over(0, RequestNo(2));
+        assert_eq!(
+            (admission(&session, 2), admission(&session, 3)),
+            (Admission::Later, Admission::Refused)
+        );
+        session.settled(0);
+        assert_eq!(
+            (admission(&session, 2), admission(&session, 3)),
+            (Admission::Now, Admission::Refused)
+        );
+        (0..2).for_each(|_| session.settled(0));
+        assert_eq!(admission(&session, 3), Admission::Now);
+    }
+
+    #[test]
+    fn a_number_counts_as_received_while_it_is_under_way_and_once_it_is_answered() {
+        let mut session = session(0, &[1, 1]);
+        assert_eq!([0, 1].map(|port| session.last_request_no(port)), [0, 2].map(RequestNo));
+        let answer = Noted { event_no: EventNo(1), request_no: RequestNo(1), record: 1 };
+        session.streams[1].note(answer, &Lineage::new(Epoch(1)));
+        assert!(session.answered(1, 70, true));
+        assert_eq!(session.last_request_no(1), RequestNo(2), "the other one is under way");
+        // The log was full at that one.
+        session.settled(1);
+        assert_eq!(session.last_request_no(1), RequestNo(1));
     }
 
     #[test]
@@ -306,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_request_with_many_events_is_answered_once() {
-        let mut session = session(2, 2);
+        let mut session = session(2, &[0, 1]);
         assert!(session.answered(1, 70, true));
         assert!(!session.answered(1, 70, true));
         assert_eq!(session.in_flight, 1);
@@ -317,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_command_that_ends_an_earlier_request_too_answers_both() {
-        let mut session = session(3, 3);
+        let mut session = session(4, &[0; 4]);
         assert!(session.answered(0, 70, false), "a change of many instruments");
         assert!(session.answered(0, 70, false), "its repeat, which is the command");
         assert!(session.answered(0, 71, false), "another one");
@@ -328,7 +435,7 @@ mod tests {
 
     #[test]
     fn reports_of_a_mass_cancel_open_no_window() {
-        let mut session = session(1, 1);
+        let mut session = session(1, &[0]);
         let (number, mass_cancel) = (RequestNo(3), Reason::MassCancel.code());
         // Its steps are commands of their own; its `RequestDone` comes with the last.
         for (position, request_no, reason) in
@@ -338,14 +445,14 @@ mod tests {
                 !(is_answer(request_no, reason) && session.answered(0, position, position < 72))
             );
         }
-        assert!(!session.has_window());
+        assert!(!has_window(&session));
         assert!(is_answer(number, 0) && session.answered(0, 72, false));
-        assert!(session.has_window());
+        assert!(has_window(&session));
     }
 
     #[test]
     fn answers_to_requests_of_before_a_restart_open_no_window() {
-        let mut session = session(1, 0);
+        let mut session = session(1, &[]);
         assert!(session.answered(1, 3, true));
         assert_eq!(session.in_flight, 0);
     }

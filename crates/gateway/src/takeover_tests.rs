@@ -9,7 +9,8 @@ use weir_wire::reference::{DefineSession, SessionChoice, SessionLost};
 use crate::second_protocol::{Client, Node, definition_of};
 
 const ALICE: SessionId = SessionId(3);
-const OPERATOR: SessionId = SessionId(5);
+/// A session that tests define.
+const NEWEST: SessionId = SessionId(5);
 /// Steps of a second, with some more.
 const SECOND: u32 = 1_020;
 
@@ -96,12 +97,83 @@ fn only_the_session_that_is_taken_over_ends_on_the_old_connection() {
     assert_eq!(old.listen(&mut node, 20), ["bye 3 TakenOver"]);
     trades(&mut node, &mut old, 4, 1);
     trades(&mut node, &mut new, 3, 1);
-    // A connection that the gateway has already takes over too, and the first one gets it back.
+    // The old connection does not get it back, and one that is made later does.
     old.listen(&mut node, SECOND);
     let lines = old.say(&mut node, "take 3 7\n");
-    assert!(lines.contains(&"welcome 3 firm 1 0:1 1:2".to_owned()), "{lines:?}");
-    let lines = new.listen(&mut node, 20);
-    assert_eq!(endings(&lines), ["bye 3 TakenOver"]);
+    assert!(lines.contains(&"refused 3 AlreadyLoggedOn".to_owned()), "{lines:?}");
+    assert_eq!(endings(&new.listen(&mut node, 20)), [""; 0]);
+    let mut last = logged_on(&mut node, "take 3 7\n");
+    assert_eq!(endings(&new.listen(&mut node, 20)), ["bye 3 TakenOver"]);
+    trades(&mut node, &mut last, 3, 2);
+}
+
+#[test]
+fn a_logon_that_comes_late_on_an_older_connection_takes_nothing_over() {
+    let mut node = Node::new();
+    // Connections that the client gives up: one without a session, and one with another session.
+    let mut newcomer = node.connect();
+    newcomer.listen(&mut node, 5);
+    let older = logged_on(&mut node, "logon 4 7\n");
+    let mut live = logged_on(&mut node, "bind 3 7\n");
+    trades(&mut node, &mut live, 3, 1);
+    for mut late in [newcomer, older] {
+        assert_eq!(late.say(&mut node, "take 3 7\n"), ["refused 3 AlreadyLoggedOn"]);
+        // The end of the connection comes behind its logon.
+        drop(late);
+        assert_eq!(endings(&live.listen(&mut node, 20)), [""; 0]);
+    }
+    trades(&mut node, &mut live, 3, 2);
+    let _later = logged_on(&mut node, "take 3 7\n");
+    assert_eq!(endings(&live.listen(&mut node, 20)), ["bye 3 TakenOver"]);
+}
+
+#[test]
+fn requests_that_are_sent_again_while_under_way_are_not_refused_by_a_full_window() {
+    let mut node = Node::new();
+    node.define(DefineSession { in_flight_max: 2, ..definition_of(ALICE, 7) });
+    (0..20).for_each(|_| node.step());
+    let mut old = logged_on(&mut node, "logon 3 7\n");
+    node.is_stalled = true;
+    let both = "new 3 5 1 buy 10 100\nnew 3 6 1 buy 10 100\n";
+    assert_eq!(old.say(&mut node, both), [""; 0]);
+    let mut new = logged_on(&mut node, "take 3 7 1:1:0\n");
+    assert_eq!(new.say(&mut node, both), [""; 0], "their first answers are under way");
+    let refused = new.say(&mut node, "new 3 7 1 buy 10 100\n");
+    assert_eq!(refused, ["reject 3 7 TooManyInFlight "]);
+    assert_eq!(new.say(&mut node, "new 3 5 1 buy 10 100\n"), [""; 0], "a third one waits");
+    node.is_stalled = false;
+    let lines = new.listen(&mut node, 40);
+    let reports: Vec<Vec<&str>> = lines.iter().map(|line| line.split(' ').collect()).collect();
+    let told: Vec<&[&str]> = reports.iter().map(|words| &words[2..5]).collect();
+    let expected = [
+        ["1", "5", "New"],
+        ["2", "6", "New"],
+        ["3", "5", "New"],
+        ["4", "6", "New"],
+        ["5", "5", "New"],
+    ];
+    assert_eq!(told, expected, "{lines:?}");
+    let order_of = |report: usize| reports[report][5];
+    assert_eq!([0, 1, 0], [2, 3, 4].map(|again| usize::from(order_of(again) == order_of(1))));
+    trades(&mut node, &mut new, 3, 7);
+}
+
+#[test]
+fn a_request_that_a_full_log_refused_does_not_count_as_received() {
+    let mut node = Node::new();
+    let mut client = logged_on(&mut node, "logon 3 7\n");
+    trades(&mut node, &mut client, 3, 1);
+    node.is_stalled = true;
+    assert_eq!(client.say(&mut node, "new 3 2 1 buy 10 100\n"), [""; 0]);
+    assert_eq!(node.last_request_no(ALICE), RequestNo(2));
+    node.refuse_requests();
+    assert_eq!(client.listen(&mut node, 20), ["reject 3 2 LogFull "]);
+    // A client that has not received the refusal sends the request again, before any later one.
+    let mut again = logged_on(&mut node, "take 3 7\n");
+    assert_eq!(node.last_request_no(ALICE), RequestNo(1));
+    node.is_stalled = false;
+    trades(&mut node, &mut again, 3, 2);
+    assert_eq!(node.last_request_no(ALICE), RequestNo(2));
 }
 
 #[test]
@@ -128,21 +200,24 @@ fn a_logon_that_is_refused_ends_nothing_on_another_connection() {
 }
 
 #[test]
-fn an_operator_takes_over_unasked_and_once_a_second() {
-    let mut node = Node::new();
-    let (firm_id, role) = (FirmId::NONE, Role::Operator);
-    node.define(DefineSession { firm_id, role, ..definition_of(OPERATOR, 7) });
-    (0..20).for_each(|_| node.step());
-    let mut last = logged_on(&mut node, "logon 5 7\n");
-    for _ in 0..3 {
-        let next = logged_on(&mut node, "logon 5 7\n");
-        let refused = node.connect().say(&mut node, "logon 5 7\n");
-        assert_eq!(refused, ["refused 5 AlreadyLoggedOn"]);
-        let lines = last.listen(&mut node, SECOND);
-        assert_eq!(endings(&lines), ["bye 5 TakenOver"]);
-        last = next;
+fn a_session_of_any_role_is_taken_over_where_its_logon_asks_and_once_a_second() {
+    for (role, firm_id) in [(Role::Trader, FirmId(1)), (Role::Operator, FirmId::NONE)] {
+        let mut node = Node::new();
+        node.define(DefineSession { firm_id, role, ..definition_of(NEWEST, 7) });
+        (0..20).for_each(|_| node.step());
+        let mut last = logged_on(&mut node, "logon 5 7\n");
+        for _ in 0..3 {
+            let refused = node.connect().say(&mut node, "logon 5 7\n");
+            assert_eq!(refused, ["refused 5 AlreadyLoggedOn"], "{role:?} does not ask");
+            let next = logged_on(&mut node, "take 5 7\n");
+            let refused = node.connect().say(&mut node, "take 5 7\n");
+            assert_eq!(refused, ["refused 5 AlreadyLoggedOn"], "{role:?} asks too soon");
+            let lines = last.listen(&mut node, SECOND);
+            assert_eq!(endings(&lines), ["bye 5 TakenOver"]);
+            last = next;
+        }
+        assert_eq!(endings(&last.say(&mut node, "alive 5\n")), [""; 0]);
     }
-    assert_eq!(endings(&last.say(&mut node, "alive 5\n")), [""; 0]);
 }
 
 #[test]
@@ -208,13 +283,28 @@ fn the_fetches_of_a_session_end_where_it_is_taken_over() {
 #[test]
 fn the_planted_bugs_of_takeovers_are_found() {
     use crate::plant::{self, Plant};
-    let found_by: [(Plant, fn()); 3] = [
+    let found_by: [(Plant, fn()); 6] = [
         (
             Plant::TakeoverKeepsOldConnection,
             a_takeover_goes_on_as_if_the_old_connection_had_closed_first,
         ),
         (Plant::TakeoverBeforeProof, a_logon_that_is_refused_ends_nothing_on_another_connection),
-        (Plant::TakeoverUnbounded, an_operator_takes_over_unasked_and_once_a_second),
+        (
+            Plant::TakeoverUnbounded,
+            a_session_of_any_role_is_taken_over_where_its_logon_asks_and_once_a_second,
+        ),
+        (
+            Plant::TakeoverByOldConnection,
+            a_logon_that_comes_late_on_an_older_connection_takes_nothing_over,
+        ),
+        (
+            Plant::RepeatsRefused,
+            requests_that_are_sent_again_while_under_way_are_not_refused_by_a_full_window,
+        ),
+        (
+            Plant::RefusedCountsAsReceived,
+            a_request_that_a_full_log_refused_does_not_count_as_received,
+        ),
     ];
     for (bug, test) in found_by {
         plant::set(Some(bug));

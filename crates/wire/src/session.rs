@@ -145,8 +145,7 @@ messages! {
         heartbeat_interval_ms: u32,
         /// On: the loss of this connection cancels the session's live orders.
         cancel_on_disconnect: Switch,
-        /// On: takes the session over from the connection that it is on. An operator's logon does
-        /// so without it.
+        /// On: takes the session over from the connection that it is on, if that is older.
         takeover: Switch,
     }
 
@@ -275,8 +274,7 @@ messages! {
         heartbeat_interval_ms: u32,
         /// On: the loss of this connection cancels the session's live orders.
         cancel_on_disconnect: Switch,
-        /// On: takes the session over from the connection that it is on. An operator's logon does
-        /// so without it.
+        /// On: takes the session over from the connection that it is on, if that is older.
         takeover: Switch,
     }
 }
