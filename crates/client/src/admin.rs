@@ -126,8 +126,22 @@ impl Admin {
         key: impl Into<Key>,
         timeout: Duration,
     ) -> Result<Admin, ClientError> {
+        Admin::connect_as(target, SessionConfig::new(session_id, key), timeout)
+    }
+
+    /// As [`Admin::connect`], with all options of a session: [`SessionConfig::takeover`] for one
+    /// that a connection keeps.
+    ///
+    /// # Errors
+    /// As [`Client::log_on`].
+    pub fn connect_as(
+        target: impl Into<Target>,
+        config: SessionConfig,
+        timeout: Duration,
+    ) -> Result<Admin, ClientError> {
         let mut client = Client::connect(target, Limits::default())?;
-        client.start_logon(Session::new(SessionConfig::new(session_id, key)));
+        let session_id = config.session_id;
+        client.start_logon(Session::new(config));
         let mut clock_ahead_ns = 0;
         client.wait_until_open(timeout, &mut |incoming, _| {
             if let Incoming::Session(_, SessionEvent::Opened { ack, .. }) = incoming {

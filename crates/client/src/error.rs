@@ -295,9 +295,20 @@ impl ClientError {
         matches!(self, ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. })
     }
 
+    /// True when another connection has taken the session over. That is final: two programs that
+    /// come back would end each other's work in turn.
+    #[must_use]
+    pub fn is_taken_over(&self) -> bool {
+        matches!(self, ClientError::LoggedOut { reason: Reason::TakenOver, .. })
+    }
+
+    /// The error of a session that another connection has taken over.
+    pub(crate) fn taken_over(session_id: SessionId) -> ClientError {
+        ClientError::LoggedOut { session_id, reason: Reason::TakenOver }
+    }
+
     /// True when reconnecting, now or later, may recover: the connection was lost, the session is
-    /// taken, or the node is busy or full at the moment. False when another connection has taken
-    /// the session over: two programs that come back would end each other's work in turn.
+    /// taken, or the node is busy or full at the moment.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         // A node that did not answer a logon in time may do so later; and a caller that was busy
@@ -355,6 +366,9 @@ mod tests {
         ] {
             let told = (error.is_session_taken(), error.is_passing());
             assert_eq!(told, (is_taken, is_passing), "{error}");
+            let is_final = error.to_string() == logged_out(Reason::TakenOver).to_string();
+            assert_eq!(error.is_taken_over(), is_final, "{error}");
         }
+        assert!(ClientError::taken_over(SessionId(1)).is_taken_over());
     }
 }

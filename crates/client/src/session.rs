@@ -63,7 +63,9 @@ pub struct SessionConfig {
     /// True: the loss of the connection cancels the session's live orders.
     pub cancel_on_disconnect: bool,
     /// True: takes the session over from the connection that it is on, where it ends with
-    /// [`Reason::TakenOver`]. An operator's session is taken over in any case.
+    /// [`Reason::TakenOver`]. Only a connection made after the session's logon on the other one
+    /// does so; an older one, and a second takeover within a second, are refused with
+    /// [`Reason::AlreadyLoggedOn`].
     pub takeover: bool,
     /// The most unanswered requests per partition; beyond [`UNANSWERED_COUNT_MAX`] a request that
     /// is sent again may be refused as too old.
@@ -270,6 +272,11 @@ impl Session {
     /// Chooses cancel-on-disconnect, or not, for the next logon.
     pub fn set_cancel_on_disconnect(&mut self, is_on: bool) {
         self.config.cancel_on_disconnect = is_on;
+    }
+
+    /// Chooses a takeover, or none, for the next logon.
+    pub fn set_takeover(&mut self, is_on: bool) {
+        self.config.takeover = is_on;
     }
 
     /// True when the session logs on by a signature, which needs a challenge first.

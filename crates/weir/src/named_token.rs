@@ -55,11 +55,13 @@ impl NamedToken {
             if begun.elapsed() > TIMEOUT {
                 bail!("{name}: the node says no token: another reader has it, or it is no name");
             }
-            client.poll(Duration::from_millis(50), |event| match event {
-                BrokerEvent::Token { token, .. } => found = Some(Ok(token.to_vec())),
-                BrokerEvent::Ended { reason, .. } => found = Some(Err(reason)),
-                _ => {}
-            });
+            client
+                .poll(Duration::from_millis(50), |event| match event {
+                    BrokerEvent::Token { token, .. } => found = Some(Ok(token.to_vec())),
+                    BrokerEvent::Ended { reason, .. } => found = Some(Err(reason)),
+                    _ => {}
+                })
+                .with_context(|| format!("the name {name:?}"))?;
         }
         let token = found.expect("the loop ends with one");
         let token = token.map_err(|reason| anyhow::anyhow!("{name}: {reason}"))?;
@@ -70,9 +72,9 @@ impl NamedToken {
     /// Keeps a token when it is time, and the connection alive.
     ///
     /// # Errors
-    /// When the node does not keep it.
+    /// When the node does not keep it, or another connection has taken the session over.
     pub fn tend(&mut self, token: &[u8]) -> anyhow::Result<()> {
-        self.client.poll(Duration::ZERO, |_| {});
+        self.client.poll(Duration::ZERO, |_| {}).context("the place's name")?;
         if self.kept_at.elapsed() < KEEP_INTERVAL {
             return Ok(());
         }

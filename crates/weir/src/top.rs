@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weir_client::SessionConfig;
 use weir_client::status::fetch_json;
 use weir_client::subscription::{BrokerClient, ListedSubscription, kind_name};
+use weir_client::{ClientError, SessionConfig};
 use weir_types::FirmId;
 
 use super::endpoint::{Login, once_free, span};
@@ -82,7 +82,7 @@ struct TopSample {
 /// Runs `weir top`.
 ///
 /// # Errors
-/// When the node cannot be reached or refuses.
+/// When the node cannot be reached or refuses, or another connection has taken the session over.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     let mut before: Option<TopSample> = None;
     let interval = args.interval;
@@ -99,7 +99,7 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
         }
         let next = sample.at + interval;
         before = Some(sample);
-        wait(client.as_mut(), next);
+        wait(client.as_mut(), next)?;
     }
 }
 
@@ -138,16 +138,17 @@ fn readers(args: &TopArgs, page: &Value) -> anyhow::Result<Vec<Value>> {
 }
 
 /// Waits, and keeps the session alive meanwhile.
-fn wait(client: Option<&mut BrokerClient>, until: Instant) {
+fn wait(client: Option<&mut BrokerClient>, until: Instant) -> Result<(), ClientError> {
     let left = || until.saturating_duration_since(Instant::now());
     match client {
         None => std::thread::sleep(left()),
         Some(client) => {
             while !left().is_zero() {
-                client.poll(left(), |_| {});
+                client.poll(left(), |_| {})?;
             }
         }
     }
+    Ok(())
 }
 
 /// The furthest behind first; names as they are.

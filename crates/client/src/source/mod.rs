@@ -4,7 +4,7 @@
 //! [`SourceWriter::poll`] is its duty cycle and blocks no longer than its timeout; with a timeout
 //! of zero, and [`SourceWriter::connection`] to wait on, it blocks only to connect. It starts no
 //! thread. After failures it pauses before the next try; the pauses grow and are randomised
-//! ([`backoff`]).
+//! ([`backoff`]). It does not come back once another connection has taken its session over.
 
 pub mod backoff;
 pub mod batches;
@@ -44,6 +44,8 @@ pub struct SourceWriter {
     backoff: Backoff,
     /// The error that ended the last connection, until it is taken.
     failure: Option<ClientError>,
+    /// True once another connection has taken the session over: no connection is made any more.
+    is_taken_over: bool,
 }
 
 impl SourceWriter {
@@ -66,6 +68,7 @@ impl SourceWriter {
             clock: Clock::default(),
             backoff: Backoff::new(Backoff::seed()),
             failure: None,
+            is_taken_over: false,
         }
     }
 
@@ -128,12 +131,15 @@ impl SourceWriter {
     ///
     /// # Errors
     /// [`ClientError::SourceHistory`]: the store is not the one that was fed, and nothing is sent
-    /// until [`SourceWriter::begin`].
+    /// until [`SourceWriter::begin`]. [`ClientError::LoggedOut`] with
+    /// [`Reason::TakenOver`](weir_types::Reason::TakenOver), now and at each later call: another
+    /// connection has the session, and this writer makes none any more.
     pub fn poll(
         &mut self,
         timeout: Duration,
         mut sink: impl FnMut(SourceEvent),
     ) -> Result<usize, ClientError> {
+        self.check_not_taken_over()?;
         let now = self.clock.now();
         if self.client.is_none() {
             if let Some(left) = self.backoff.left(now) {
@@ -141,8 +147,7 @@ impl SourceWriter {
                 return Ok(0);
             }
             if let Err(error) = self.connect() {
-                self.fail(error);
-                return Ok(0);
+                return self.fail(error).map(|()| 0);
             }
         }
         let Some(client) = &mut self.client else { return Ok(0) };
@@ -166,15 +171,17 @@ impl SourceWriter {
                     self.backoff.succeeded();
                 }
                 self.batches.pump(client.outbox(), OUTBOX_LEN);
-                if let Err(error) = client.flush() {
-                    self.fail(error);
-                }
+                client.flush().or_else(|error| self.fail(error))?;
                 Ok(count)
             }
-            Err(error) => {
-                self.fail(error);
-                Ok(0)
-            }
+            Err(error) => self.fail(error).map(|()| 0),
+        }
+    }
+
+    fn check_not_taken_over(&self) -> Result<(), ClientError> {
+        match self.is_taken_over {
+            true => Err(ClientError::taken_over(self.session.session_id)),
+            false => Ok(()),
         }
     }
 
@@ -188,10 +195,13 @@ impl SourceWriter {
         Ok(())
     }
 
-    fn fail(&mut self, error: ClientError) {
+    /// Ends the connection after an error; returns the error if it is final.
+    fn fail(&mut self, error: ClientError) -> Result<(), ClientError> {
         self.client = None;
+        self.is_taken_over = error.is_taken_over();
         self.batches.connection_lost();
         self.backoff.failed(self.clock.now());
         self.failure = Some(error);
+        self.check_not_taken_over()
     }
 }

@@ -88,7 +88,8 @@ impl BrokerClient {
     /// Creates a subscription; it is saved when this returns.
     ///
     /// # Errors
-    /// [`ClientError::Refused`], [`ClientError::Timeout`], or those of the connection.
+    /// [`ClientError::Refused`], [`ClientError::Timeout`], or those of the connection; as
+    /// [`BrokerClient::poll`] once another connection has taken the session over.
     pub fn create(&mut self, new: &NewSubscription<'_>) -> Result<(), ClientError> {
         let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let create = CreateSubscription {
@@ -182,8 +183,9 @@ impl BrokerClient {
         put: impl Fn(&mut Vec<u8>),
         listed: &mut dyn FnMut(&SubscriptionState, &[u8]),
     ) -> Result<SubscriptionDone, ClientError> {
+        self.check_not_taken_over()?;
         if self.client.is_none() {
-            self.connect()?;
+            self.connect().inspect_err(|error| self.is_taken_over = error.is_taken_over())?;
         }
         let client = self.client.as_mut().expect("it was connected above");
         put(client.outbox());
@@ -217,6 +219,7 @@ impl BrokerClient {
             });
             if let Err(error) = polled {
                 self.client = None;
+                self.is_taken_over = error.is_taken_over();
                 return Err(error);
             }
         }

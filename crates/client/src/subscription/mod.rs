@@ -3,7 +3,8 @@
 //! [`BrokerClient`] is one session on one connection, with any number of subscriptions and one
 //! publisher; [`Subscription`] and [`Publisher`] wrap a single one of either.
 //! [`BrokerClient::poll`] is its duty cycle and blocks no longer than its timeout. It starts no
-//! thread, and reconnects automatically after a loss, with growing, randomised pauses.
+//! thread, and reconnects automatically after a loss, with growing, randomised pauses; not after
+//! another connection has taken the session over.
 
 mod manage;
 mod publishing;
@@ -94,6 +95,8 @@ pub struct BrokerClient {
     clock: Clock,
     backoff: Backoff,
     failure: Option<ClientError>,
+    /// True once another connection has taken the session over: no connection is made any more.
+    is_taken_over: bool,
     correlation_id: u64,
     readings: BTreeMap<u32, Reading>,
     publishing: UnacknowledgedMessages,
@@ -112,6 +115,7 @@ impl BrokerClient {
             clock: Clock::default(),
             backoff: Backoff::new(Backoff::seed()),
             failure: None,
+            is_taken_over: false,
             correlation_id: 0,
             readings: BTreeMap::new(),
             publishing: UnacknowledgedMessages::default(),
@@ -191,21 +195,29 @@ impl BrokerClient {
     /// Connects if it is due, sends queued messages, waits up to `timeout` for messages and passes
     /// events to `sink`. Returns the number of messages. A lost connection is no error: the client
     /// reconnects, and [`BrokerClient::take_failure`] returns the cause.
-    pub fn poll(&mut self, timeout: Duration, mut sink: impl FnMut(BrokerEvent<'_>)) -> usize {
+    ///
+    /// # Errors
+    /// [`ClientError::LoggedOut`] with [`Reason::TakenOver`], now and at each later call: another
+    /// connection has the session, and this client makes none any more.
+    pub fn poll(
+        &mut self,
+        timeout: Duration,
+        mut sink: impl FnMut(BrokerEvent<'_>),
+    ) -> Result<usize, ClientError> {
+        self.check_not_taken_over()?;
         let now = self.clock.now();
         if self.client.is_none() {
             if let Some(left) = self.backoff.left(now) {
                 std::thread::sleep(left.min(timeout));
-                return 0;
+                return Ok(0);
             }
             if let Err(error) = self.connect() {
-                self.fail(error);
-                return 0;
+                return self.fail(error).map(|()| 0);
             }
         }
         self.take_early(&mut sink);
         self.put_due(now);
-        let Some(client) = &mut self.client else { return 0 };
+        let Some(client) = &mut self.client else { return Ok(0) };
         let (readings, publishing) = (&mut self.readings, &mut self.publishing);
         let polled = client.poll(timeout, |incoming, _| {
             if let Incoming::Broker(message) = incoming {
@@ -217,15 +229,17 @@ impl BrokerClient {
                 self.backoff.succeeded();
                 self.put_due(now);
                 let flushed = self.client.as_mut().map_or(Ok(()), Client::flush);
-                if let Err(error) = flushed {
-                    self.fail(error);
-                }
-                count
+                flushed.or_else(|error| self.fail(error))?;
+                Ok(count)
             }
-            Err(error) => {
-                self.fail(error);
-                0
-            }
+            Err(error) => self.fail(error).map(|()| 0),
+        }
+    }
+
+    fn check_not_taken_over(&self) -> Result<(), ClientError> {
+        match self.is_taken_over {
+            true => Err(ClientError::taken_over(self.session_id())),
+            false => Ok(()),
         }
     }
 
@@ -268,10 +282,13 @@ impl BrokerClient {
         Ok(())
     }
 
-    fn fail(&mut self, error: ClientError) {
+    /// Ends the connection after an error; returns the error if it is final.
+    fn fail(&mut self, error: ClientError) -> Result<(), ClientError> {
         self.client = None;
+        self.is_taken_over = error.is_taken_over();
         self.backoff.failed(self.clock.now());
         self.failure = Some(error);
+        self.check_not_taken_over()
     }
 }
 

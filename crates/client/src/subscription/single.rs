@@ -29,7 +29,8 @@ pub enum WaitOutcome {
     Message(Message),
     /// No message in time.
     Nothing,
-    /// The subscription has ended, or cannot be attached to; with the places to resume from.
+    /// The subscription has ended, or cannot be attached to, or another connection has taken the
+    /// session over; with the places to resume from.
     Ended(Reason, Vec<TakenPlace>),
 }
 
@@ -83,7 +84,7 @@ impl Subscription {
 
     fn pump(&mut self, timeout: Duration) {
         let (came, ended, lost) = (&mut self.came, &mut self.ended, &mut self.may_have_lost);
-        self.client.poll(timeout, |event| match event {
+        let polled = self.client.poll(timeout, |event| match event {
             BrokerEvent::Message(head, body) => {
                 came.push_back(Message { head: *head, body: body.to_vec() });
             }
@@ -95,6 +96,9 @@ impl Subscription {
             BrokerEvent::Ended { reason, taken, .. } => *ended = Some((reason, taken)),
             BrokerEvent::Token { .. } | BrokerEvent::Published(_) | BrokerEvent::Refused(_) => {}
         });
+        if polled.is_err() {
+            self.ended.get_or_insert((Reason::TakenOver, Vec::new()));
+        }
     }
 
     /// Acknowledges a message and all before it; sent at the next wait without a message at hand,
@@ -157,14 +161,19 @@ impl Publisher {
     }
 
     /// Sends queued messages, and waits at most `timeout` for answers. Returns the number up to
-    /// which each message is taken already or has reached the node's durability level.
+    /// which each message is taken already or has reached the node's durability level. Once another
+    /// connection has taken the session over nothing is sent any more:
+    /// [`Publisher::take_failure`] returns that.
     pub fn poll(&mut self, timeout: Duration) -> u64 {
         let (acknowledged, refused) = (&mut self.acknowledged, &mut self.refused);
-        self.client.poll(timeout, |event| match event {
+        let polled = self.client.poll(timeout, |event| match event {
             BrokerEvent::Published(upto) => *acknowledged = upto,
             BrokerEvent::Refused(reject) => refused.push(reject),
             _ => {}
         });
+        if polled.is_err() {
+            std::thread::sleep(timeout);
+        }
         self.acknowledged
     }
 

@@ -3,14 +3,15 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use serde_json::Value;
+use weir_client::SessionConfig;
 use weir_client::subscription::{BrokerClient, NewSubscription};
-use weir_types::{FirmId, SubscriptionAction, SubscriptionKind};
+use weir_types::{FirmId, Reason, SubscriptionAction, SubscriptionKind};
 
 use crate::support::trader::Trader;
-use crate::support::{ALICE, Home, Node, open_market, until};
+use crate::support::{ALICE, Home, Node, OPERATOR, open_market, until};
 use crate::tools::{weir, weir_at};
 
 fn market() -> (Home, Node, Trader) {
@@ -167,4 +168,40 @@ fn top_shows_who_is_behind_the_furthest_first_and_says_rates_from_the_second_loo
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(second["rates"]["pages_per_s"].is_u64(), "{second}");
+}
+
+/// Takes the session of a command over, by which the command must end, and without coming back.
+fn is_ended_by_a_takeover(address: SocketAddr, command: Child) {
+    let takes_over = SessionConfig { takeover: true, ..OPERATOR.config() };
+    // A session is taken over once a second.
+    let mut other = until("the takeover", || {
+        let mut other = BrokerClient::new(address, takes_over);
+        other.list(FirmId::NONE).ok().map(|_| other)
+    });
+    let output = command.wait_with_output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(Reason::TakenOver.text()), "{said}");
+    other.list(FirmId::NONE).unwrap();
+}
+
+#[test]
+fn commands_end_when_another_connection_takes_their_session_over() {
+    let (_home, node, _alice) = market();
+    let address: SocketAddr =
+        node.status()["subscriptions"]["address"].as_str().unwrap().parse().unwrap();
+    let trades = NewSubscription::new("trades", SubscriptionKind::Trades);
+    BrokerClient::new(address, OPERATOR.config()).create(&trades).unwrap();
+    let start = |words: &[&str]| {
+        let mut command = weir_at(&node, words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut top = start(&["top", "--json", "--interval-ms", "50"]);
+    // Its first look follows its logon.
+    let stdout = top.stdout.as_mut().expect("stdout is piped");
+    BufReader::new(stdout).read_line(&mut String::new()).unwrap();
+    is_ended_by_a_takeover(address, top);
+    let read = start(&["subscriptions", "read", "trades"]);
+    until("its subscription", || (node.status()["subscriptions"]["attached"] == 1).then_some(()));
+    is_ended_by_a_takeover(address, read);
 }

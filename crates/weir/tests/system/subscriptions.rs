@@ -491,11 +491,13 @@ fn a_token_is_kept_under_its_name_over_a_kill() {
         let (begun, mut kept) = (Instant::now(), None);
         while kept.is_none() {
             assert!(begun.elapsed() < HANG, "no token comes");
-            client.poll(STEP, |event| {
-                if let weir_client::BrokerEvent::Token { token, .. } = event {
-                    kept = Some(token.to_vec());
-                }
-            });
+            client
+                .poll(STEP, |event| {
+                    if let weir_client::BrokerEvent::Token { token, .. } = event {
+                        kept = Some(token.to_vec());
+                    }
+                })
+                .unwrap();
         }
         (handle, kept.unwrap())
     };
