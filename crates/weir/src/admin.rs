@@ -1,8 +1,9 @@
 //! `weir admin`: an operator's requests, one per call, each waited for.
 //!
-//! A refusal is an error with the engine's reason and a failing exit status. Definitions are in
-//! `define`, the instruments that a command names in `many`, changes of their phases in `phases`,
-//! calendars in `filing`, the question before dangerous commands in `consent`.
+//! A refusal is an error with the engine's reason and a failing exit status. A session that another
+//! connection keeps is taken over after a second. Definitions are in `define`, the instruments that
+//! a command names in `many`, changes of their phases in `phases`, calendars in `filing`, the
+//! question before dangerous commands in `consent`.
 
 mod consent;
 mod define;
@@ -12,6 +13,7 @@ mod phases;
 mod source;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use weir_client::admin::switch;
@@ -46,6 +48,22 @@ pub struct AdminArgs {
     yes: bool,
     #[command(subcommand)]
     command: AdminCommand,
+}
+
+/// The time for which a command leaves its session to the connection that has it: more than
+/// another command takes. Then it takes the session over, as from a process that hangs.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The same of a command that stops trading.
+const PATIENCE_TO_STOP: Duration = Duration::from_millis(200);
+
+impl AdminArgs {
+    /// The time after which the command takes its session over.
+    fn patience(&self) -> Duration {
+        match &self.command {
+            AdminCommand::Halt { .. } | AdminCommand::Kill { off: false, .. } => PATIENCE_TO_STOP,
+            _ => PATIENCE,
+        }
+    }
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -232,7 +250,7 @@ fn identifier(text: &str) -> Result<u32, String> {
 pub fn run(args: AdminArgs) -> anyhow::Result<()> {
     // Before the logon, because a session that waits for an answer sends no heartbeats.
     consent::obtain(&args)?;
-    let mut admin = args.login.admin()?;
+    let mut admin = args.login.admin_within(args.patience())?;
     let outcome = carry_out(&mut admin, &args).map_err(with_name)?;
     let closed = admin.close();
     if args.json {
@@ -617,7 +635,30 @@ fn parse_cancel_scope(text: &str) -> Result<MassCancelScope, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: AdminArgs,
+    }
+
+    #[test]
+    fn commands_that_stop_trading_take_their_session_over_sooner_than_others() {
+        let cases: [(&[&str], Duration); 5] = [
+            (&["halt", "ABC"], PATIENCE_TO_STOP),
+            (&["kill", "all"], PATIENCE_TO_STOP),
+            (&["kill", "all", "--off"], PATIENCE),
+            (&["resume", "ABC"], PATIENCE),
+            (&["source", "reset", "40"], PATIENCE),
+        ];
+        for (words, patience) in cases {
+            let line = Line::try_parse_from([&["admin"], words].concat()).unwrap();
+            assert_eq!(line.args.patience(), patience, "{words:?}");
+        }
+    }
 
     #[test]
     fn enumerations_are_named_in_lower_case() {

@@ -281,8 +281,7 @@ impl Login {
         )
     }
 
-    /// Connects an operator's session. It is taken over from a connection that has it: a command
-    /// does not wait for one that hangs.
+    /// Connects an operator's session, once no other command has it.
     ///
     /// # Errors
     /// When the node cannot be reached or refuses the logon.
@@ -291,6 +290,20 @@ impl Login {
         let (session_id, key) = (self.session_id(), self.key()?);
         once_free(|| Admin::connect(target.clone(), session_id, key, TIMEOUT))
             .map_err(|error| self.explain(error))
+    }
+
+    /// As [`Login::admin`]; the session is taken over from a connection that keeps it for as long
+    /// as the patience: a command does not wait for a process that hangs.
+    ///
+    /// # Errors
+    /// As [`Login::admin`].
+    pub fn admin_within(&self, patience: Duration) -> anyhow::Result<Admin> {
+        let target = self.endpoint.target()?;
+        let config = SessionConfig::new(self.session_id(), self.key()?);
+        once_free_or_taken(patience, |takeover| {
+            Admin::connect_as(target.clone(), SessionConfig { takeover, ..config }, TIMEOUT)
+        })
+        .map_err(|error| self.explain(error))
     }
 
     /// Connects a client with the session open.
@@ -371,16 +384,32 @@ pub fn dir_of(option: Option<&Path>, variable: &str, default: &str) -> PathBuf {
     given.unwrap_or_else(|| PathBuf::from(default))
 }
 
-/// Asks, and repeats it while the session belongs to another command, or to a connection that has
-/// just ended, or was taken over a moment ago.
+/// Asks, and repeats it while the session belongs to another command or to a connection that has
+/// just ended. Takes no session over: a reader that comes back must not end a command.
 ///
 /// # Errors
 /// As `ask`; that it is logged on, after [`TIMEOUT`].
 pub fn once_free<T>(mut ask: impl FnMut() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    once_free_or_taken(Duration::MAX, |_| ask())
+}
+
+/// As [`once_free`]; once the session has been taken for as long as the patience, `ask` is given
+/// true and asks for a takeover. Commands that follow each other take less: none of them ends
+/// another one.
+///
+/// # Errors
+/// As [`once_free`].
+pub fn once_free_or_taken<T>(
+    patience: Duration,
+    mut ask: impl FnMut(bool) -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
     let begun = Instant::now();
+    let mut taken_since: Option<Instant> = None;
     loop {
-        match ask() {
+        let takes_over = taken_since.is_some_and(|since| since.elapsed() >= patience);
+        match ask(takes_over) {
             Err(error) if error.is_session_taken() && begun.elapsed() < TIMEOUT => {
+                taken_since.get_or_insert_with(Instant::now);
                 std::thread::sleep(Duration::from_millis(10));
             }
             asked => return asked,
@@ -413,6 +442,8 @@ pub fn span(nanos: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::{EventNo, PartitionId, Reason};
+
     use super::*;
 
     #[derive(clap::Parser)]
@@ -461,6 +492,35 @@ mod tests {
                 (got, want) => panic!("{words:?}: {got:?}, want {want:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_session_is_taken_over_only_once_it_was_taken_for_as_long_as_the_patience() {
+        let taken = || ClientError::LogonRejected {
+            session_id: SessionId(1),
+            reason: Reason::AlreadyLoggedOn,
+            partition_id: PartitionId::NONE,
+            oldest_event_no: EventNo::NONE,
+            next_event_no: EventNo::NONE,
+        };
+        let patience = Duration::from_millis(40);
+        let (mut first, mut asked) = (None, Vec::new());
+        let waited = once_free_or_taken(patience, |takes_over| {
+            asked.push(takes_over);
+            let first: Instant = *first.get_or_insert_with(Instant::now);
+            if takes_over { Ok(first.elapsed()) } else { Err(taken()) }
+        });
+        assert!(waited.unwrap() >= patience);
+        assert_eq!(asked.iter().filter(|takes_over| **takes_over).count(), 1);
+        assert!(asked.len() > 1, "the first time the session may be free");
+        // The session is free before the patience ends.
+        let mut left = 2;
+        let freed = once_free_or_taken(Duration::from_secs(60), |takes_over| {
+            assert!(!takes_over);
+            left -= 1;
+            if left == 0 { Ok(()) } else { Err(taken()) }
+        });
+        freed.unwrap();
     }
 
     #[test]

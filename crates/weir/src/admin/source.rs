@@ -8,7 +8,7 @@ use weir_client::source::reset_source;
 use weir_types::PartitionId;
 
 use super::{AdminArgs, Outcome};
-use crate::endpoint::{Login, TIMEOUT, once_free};
+use crate::endpoint::{Login, TIMEOUT, once_free_or_taken};
 use crate::units;
 
 /// Options of `weir admin source`.
@@ -52,7 +52,10 @@ pub(super) fn carry_out(args: &AdminArgs, of: &SourceArgs) -> anyhow::Result<Out
     };
     let target = login.endpoint.target_at(&address.to_string(), "--ingest")?;
     let session = SessionConfig::new(login.session_id(), login.key()?);
-    let reset = once_free(|| reset_source(target.clone(), session, PartitionId(source), TIMEOUT))?;
+    let reset = once_free_or_taken(args.patience(), |takeover| {
+        let session = SessionConfig { takeover, ..session };
+        reset_source(target.clone(), session, PartitionId(source), TIMEOUT)
+    })?;
     let epoch = reset.epoch.0;
     let text = format!(
         "source {source} is reset: its core has to send all orders in an epoch above {epoch}"

@@ -5,6 +5,7 @@ use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -287,14 +288,20 @@ fn a_second_operator_gives_the_first_one_a_new_key() {
     assert!(try_admin(&node, &["--key", new], &["halt", "WEIR1"]).status.success());
 }
 
-/// `weir orders` as the first operator, logged on.
+/// `weir orders` as the first operator.
 struct Follower {
     child: Child,
 }
 
 impl Follower {
     fn start(node: &Node) -> Follower {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        let mut follower = Follower::start_without_logon(node);
+        follower.is_logged_on();
+        follower
+    }
+
+    fn start_without_logon(node: &Node) -> Follower {
+        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
             .args(["orders", "--node", &node.address().to_string(), "--http", node.http()])
             .args(["--key", &hex(&OPERATOR.key().0)])
             .stdin(Stdio::null())
@@ -302,12 +309,15 @@ impl Follower {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // The head of the table follows the logon.
+        Follower { child }
+    }
+
+    /// Waits for the head of its table, which follows the logon.
+    fn is_logged_on(&mut self) {
         let mut head = String::new();
-        let stdout = child.stdout.as_mut().expect("stdout is piped");
+        let stdout = self.child.stdout.as_mut().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut head).unwrap();
         assert!(!head.is_empty(), "it has ended");
-        Follower { child }
     }
 
     fn signal(&self, signal: Signal) {
@@ -364,6 +374,46 @@ fn an_operators_connection_that_hangs_is_told_of_the_takeover_and_serves_no_requ
     assert_eq!(hung.reject().reason, Reason::NotLoggedOn);
 }
 
+/// The definition of a firm by a request of an open session.
+fn firm_seven() -> DefineFirm {
+    DefineFirm {
+        request_no: RequestNo::NONE,
+        name: Symbol::new("SEVEN").unwrap(),
+        session_id: SessionId::NONE,
+        firm_id: FirmId(7),
+        live_orders_max: 0,
+        fields: 0,
+    }
+}
+
+#[test]
+fn operators_commands_with_one_session_follow_each_other_and_none_ends_another() {
+    let (_home, node) = market();
+    let name = |number: u32| format!("FIRM{number}");
+    std::thread::scope(|scope| {
+        for number in 20..24 {
+            let (node, name) = (&node, name(number));
+            scope.spawn(move || {
+                admin(node, &["firm", "--id", &number.to_string(), "--name", &name])
+            });
+        }
+    });
+    assert_eq!(counter(&node, "weir_gateway_sessions_taken_over_total"), 0);
+}
+
+#[test]
+fn a_reader_waits_for_the_operators_session_and_takes_nothing_over() {
+    let (_home, node) = market();
+    let mut at_work = node.admin();
+    let mut reader = Follower::start_without_logon(&node);
+    // Longer than a command of an operator waits before it takes the session over.
+    std::thread::sleep(Duration::from_millis(1_500));
+    at_work.define_firm(firm_seven()).unwrap();
+    at_work.close().unwrap();
+    reader.is_logged_on();
+    assert_eq!(counter(&node, "weir_gateway_sessions_taken_over_total"), 0);
+}
+
 #[test]
 fn a_trader_that_asks_for_it_takes_its_session_over_with_its_orders() {
     let (_home, node) = market();
@@ -416,13 +466,5 @@ fn each_operator_and_each_timer_has_a_session_of_its_own() {
         assert!(done.status.success(), "{words:?}: {done:?}");
     }
     // The first operator goes on.
-    let firm = DefineFirm {
-        request_no: RequestNo::NONE,
-        name: Symbol::new("SEVEN").unwrap(),
-        session_id: SessionId::NONE,
-        firm_id: FirmId(7),
-        live_orders_max: 0,
-        fields: 0,
-    };
-    at_work.define_firm(firm).unwrap();
+    at_work.define_firm(firm_seven()).unwrap();
 }
