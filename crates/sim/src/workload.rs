@@ -39,6 +39,9 @@ const THROTTLED_RATE: u32 = 50;
 pub const THROTTLED_INTERVAL: Nanos = Nanos(1_000_000_000 / THROTTLED_RATE as u64);
 /// The session that logs on by signature.
 const SIGNING: SessionId = SessionId(2);
+/// The session that may have few requests unanswered, and their number.
+const BOUNDED: SessionId = SIGNING;
+const BOUNDED_IN_FLIGHT: u32 = 2;
 
 /// The start of simulated time, in nanoseconds since the Unix epoch.
 pub const BEGINNING: u64 = 1_700_000_000_000_000_000;
@@ -343,6 +346,9 @@ pub fn definitions_with_keys(rng: &mut SeededRng) -> Vec<(Position, Definition)>
             (d.credential, d.credential_kind) = key.credential();
             if d.defined_session_id == THROTTLED {
                 d.order_rate_max = THROTTLED_RATE;
+            }
+            if d.defined_session_id == BOUNDED {
+                d.in_flight_max = BOUNDED_IN_FLIGHT;
             }
             *count += 1;
         }

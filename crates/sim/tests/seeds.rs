@@ -51,6 +51,7 @@ fn every_client_is_told_its_own_reports_once_and_in_order() {
         ("takeovers", gate.takeovers),
         ("clients that were told of a takeover", gate.taken_over),
         ("sessions that were taken back", gate.taken_back),
+        ("sessions that moved to another connection", gate.moved),
         ("blocked writes", gate.blocked_writes),
         ("orders that went with their session", gate.lost_orders),
         ("old records from files", gate.old_records),

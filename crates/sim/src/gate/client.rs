@@ -56,6 +56,8 @@ pub struct ReceivedMessage<'a> {
     pub return_by: Nanos,
     /// The last time at which the command log's disk stood, or descriptors were short.
     pub withheld_at: Nanos,
+    /// The last time at which another process had a connection for the session.
+    pub kept_at: Nanos,
 }
 
 /// The times of a new request.
@@ -103,13 +105,18 @@ pub struct Client {
     logon_count: u64,
     /// Logons sent to this process.
     logons_sent: u64,
+    /// The time of the last one.
+    logon_sent_at: Nanos,
+    /// The number of logons at which the session moved to another connection, until it is known how
+    /// it ended on the one before.
+    moved_at: Option<u64>,
     /// True until its first accepted logon to this process.
     is_new_process: bool,
     /// The times that it was told that its session was taken over.
     takeover_count: u64,
     /// Requests made since the logon.
     asked: BTreeSet<RequestNo>,
-    /// Requests that were sent once and refused without a place in the log.
+    /// Requests that were refused and have no place in the log.
     refused: BTreeSet<RequestNo>,
     /// The times at which requests were first sent.
     sent_at: BTreeMap<RequestNo, Nanos>,
@@ -118,6 +125,8 @@ pub struct Client {
     /// Orders that no loss of the session may cancel while it stays logged on, or once it has left
     /// them by its choice.
     safe: BTreeSet<OrderId>,
+    /// Those that were safe on the connection before.
+    safe_before: BTreeSet<OrderId>,
     /// True if the session is not lost at the start of this process: its return keeps its orders.
     may_return: bool,
     /// The number from which no event may be a cancel by a loss: the session returned in time.
@@ -134,8 +143,6 @@ impl Client {
         let config = SessionConfig {
             heartbeat_interval_ms: HEARTBEAT_MS,
             cancel_on_disconnect: cancels_on_disconnect,
-            // A logon that is taken late would bring an earlier choice back.
-            takeover: choices != Choices::Changing,
             unanswered_count_max: UNANSWERED_MAX,
             ..SessionConfig::new(session_id, key_of(session_id, 0))
         };
@@ -157,6 +164,8 @@ impl Client {
             names: 0,
             logon_count: 0,
             logons_sent: 0,
+            logon_sent_at: Nanos(0),
+            moved_at: None,
             is_new_process: true,
             takeover_count: 0,
             asked: BTreeSet::new(),
@@ -164,6 +173,7 @@ impl Client {
             sent_at: BTreeMap::new(),
             accepted_at: Nanos(0),
             safe: BTreeSet::new(),
+            safe_before: BTreeSet::new(),
             may_return: false,
             in_time_from: None,
             taken_since: None,
@@ -193,6 +203,31 @@ impl Client {
         }
     }
 
+    /// It has a connection, by which it logs on at this step.
+    pub fn connected(&mut self, logs_on_at: u64) {
+        self.logs_on_at = Some(logs_on_at);
+    }
+
+    /// It has left a connection that goes on, for another one: it takes its session over.
+    pub fn moves(&mut self) {
+        self.moved_at = Some(self.logon_count);
+    }
+
+    /// Its session was taken over from the connection that it left. The session has not ended, so
+    /// no loss of it may cancel the orders of before, if its next logon, with the same choice, is
+    /// the one that took it over.
+    pub fn goes_on(&mut self) {
+        if self.moved_at.take().is_some_and(|before| self.logon_count == before + 1) {
+            self.safe.append(&mut self.safe_before);
+        }
+    }
+
+    /// True if it may ask for a takeover.
+    #[must_use]
+    pub fn may_take_over(&self) -> bool {
+        self.choices != Choices::Changing
+    }
+
     /// A new process knows of no session on a connection. It awaits the return of `absent`.
     pub fn begin_life(&mut self, absent: &[SessionId]) {
         self.may_return = absent.contains(&self.session_id);
@@ -205,15 +240,17 @@ impl Client {
     fn has_left(&mut self) {
         self.asked.clear();
         self.in_time_from = None;
+        self.moved_at = None;
+        self.safe_before.clear();
         if self.cancels_on_disconnect {
-            self.safe.clear();
+            self.safe_before = std::mem::take(&mut self.safe);
         }
     }
 
-    /// The number of logons sent to this process of the node.
+    /// The time of the last logon sent to this process of the node.
     #[must_use]
-    pub fn logons_sent(&self) -> u64 {
-        self.logons_sent
+    pub fn logon_sent_at(&self) -> Nanos {
+        self.logon_sent_at
     }
 
     /// The number of times that it was told that its session was taken over.
@@ -230,8 +267,16 @@ impl Client {
                 self.cancels_on_disconnect = self.logon_count % 3 != 1;
                 self.session.set_cancel_on_disconnect(self.cancels_on_disconnect);
             }
+            // A logon that was refused is repeated as it was: a session that is lost is free in its
+            // time, also for those that do not ask for it.
+            if self.taken_since.is_none() {
+                let asks = self.moved_at.is_some() || self.logon_count % 3 != 2;
+                let takes_over = asks && self.may_take_over();
+                self.session.set_takeover(takes_over);
+            }
             self.logon_count += 1;
             self.logons_sent += 1;
+            self.logon_sent_at = now;
             self.session.put_logon(now, out);
         }
     }
@@ -355,7 +400,10 @@ impl Client {
                 let is_left_out = reject.reason == Reason::NotLoggedOn && self.session.is_open();
                 ensure(!is_left_out, "a session ended and was not told", || format!("{reject:?}"))?;
                 tally.refused += u64::from(reject.reason == Reason::LogFull);
-                if self.asked.contains(&reject.request_no) {
+                // One that was sent again may be done by its first copy if the log is full at the
+                // second; a full window refuses only those that no log has.
+                let is_of_window = reject.reason == Reason::TooManyInFlight;
+                if is_of_window || self.asked.contains(&reject.request_no) {
                     self.refused.insert(reject.request_no);
                 }
             }
@@ -529,12 +577,20 @@ impl Client {
         })
     }
 
+    /// Checks the time for which the session was on another connection. One whose requests wait for
+    /// the disk is not silent: it may be lost and seem alive for as long. One that waits for a
+    /// descriptor is refused nothing, and behind it those that it gave up are accepted first.
+    fn check_ended(&self, taken_for: Nanos) -> Result<(), Violation> {
+        let is_late = taken_for > TAKEN_TIME_MAX;
+        ensure(!is_late, "a lost session is never ended", || self.session_id.to_string())
+    }
+
     fn refused(
         &mut self,
         error: ClientError,
         message_context: &mut ReceivedMessage<'_>,
     ) -> Result<Next, Violation> {
-        let ReceivedMessage { told, tally, now, withheld_at, .. } = message_context;
+        let ReceivedMessage { told, tally, now, withheld_at, kept_at, .. } = message_context;
         match error {
             ClientError::OtherHistory {
                 partition_id: HERE,
@@ -560,6 +616,7 @@ impl Client {
                 self.received.truncate(kept);
                 self.live.clear();
                 self.safe.clear();
+                self.safe_before.clear();
                 self.session.forget_from(HERE, other_from, epoch);
                 Ok(Next::LogOn)
             }
@@ -580,11 +637,7 @@ impl Client {
             ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. } => {
                 tally.taken += 1;
                 let since = *self.taken_since.get_or_insert(*now);
-                // A connection whose requests wait for the disk is not silent: it may be lost and
-                // seem alive for as long. One that waits for a descriptor is refused nothing, and
-                // behind it those that it gave up are accepted first.
-                let is_late = now.since(since.max(*withheld_at)) > TAKEN_TIME_MAX;
-                ensure(!is_late, "a lost session is never ended", || self.session_id.to_string())?;
+                self.check_ended(now.since(since.max(*withheld_at).max(*kept_at)))?;
                 Ok(Next::LogOn)
             }
             // A challenge is good for ten seconds, and the signature may have waited for longer

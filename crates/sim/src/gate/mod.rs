@@ -84,6 +84,8 @@ pub struct GateTally {
     pub taken_over: u64,
     /// Of these, sessions that their client took back from a second process.
     pub taken_back: u64,
+    /// Of these, sessions that their client moved from a connection that went on.
+    pub moved: u64,
     /// Writes of the network that found no room.
     pub blocked_writes: u64,
     /// Orders cancelled because their session was lost.
@@ -120,7 +122,7 @@ impl GateTally {
             ",\"reports\":{},\"copies\":{},\"logons\":{},\"taken\":{},\"other_histories\":{},\
              \"other_copies\":{},\"lost_connections\":{},\"slow\":{},\"silent\":{},\
              \"keys_replaced\":{},\"takeovers\":{},\"taken_over\":{},\"taken_back\":{},\
-             \"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{},\
+             \"moved\":{},\"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{},\
              \"in_time\":{},\"not_in_time\":{},\"throttled\":{},\"evicted\":{},\
              \"refused_by_a_full_log\":{},\"waited\":{},\"failed_accepts\":{},\
              \"past_retention\":{},\"checkpoints\":{},\"checkpoint_starts\":{}",
@@ -137,6 +139,7 @@ impl GateTally {
             self.takeovers,
             self.taken_over,
             self.taken_back,
+            self.moved,
             self.blocked_writes,
             self.lost_orders,
             self.old_records,
@@ -168,6 +171,7 @@ impl GateTally {
         self.takeovers += other.takeovers;
         self.taken_over += other.taken_over;
         self.taken_back += other.taken_back;
+        self.moved += other.moved;
         self.blocked_writes += other.blocked_writes;
         self.lost_orders += other.lost_orders;
         self.old_records += other.old_records;
@@ -290,7 +294,11 @@ impl Gate {
         let plan = GatePlan::draw(&mut rng, false);
         Gate {
             net: SimNet::new(seed),
-            wires: Wires::new(&mut rng, SeededRng::new(seed, "rivals")),
+            wires: Wires::new(
+                &mut rng,
+                SeededRng::new(seed, "rivals"),
+                SeededRng::new(seed, "moves"),
+            ),
             rng,
             told: AddressedEvents::default(),
             control: Vec::new(),
@@ -491,6 +499,7 @@ impl Gate {
             is_away: self.away.is_some(),
             return_by: self.return_by,
             withheld_at: self.withheld_at,
+            kept_at: Nanos(0),
             since_beginning: self.since_beginning,
         };
         self.wires.step(&mut context)?;

@@ -1,6 +1,6 @@
 //! A second process with the operator's key. It takes the session over while the operator's client
-//! works, asks for nothing, and leaves or vanishes after a while. The client is told, logs on again
-//! and takes the session back.
+//! works, requests nothing, and leaves or vanishes after a while. The client is told, makes another
+//! connection and takes the session back, or gets it once it is free.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -26,8 +26,9 @@ const COMES_IN: u64 = 150;
 /// The steps for which it stays.
 const STAY_MIN: u64 = 5;
 const STAY_MAX: u64 = 300;
-/// The heartbeat interval that it asks for, in milliseconds: it stays for less, and says nothing.
-const HEARTBEAT_MS: u32 = 10_000;
+/// The heartbeat interval that it asks for, in milliseconds: its session is lost soon after it has
+/// vanished.
+const HEARTBEAT_MS: u32 = 500;
 /// The ports of its address.
 const PORTS: u16 = 60_000;
 
@@ -38,6 +39,10 @@ pub struct Rival {
     connection_count: u16,
     /// Logons without an answer to this process of the node: they may be accepted later.
     open_logons: u64,
+    /// The time of the last answer of this process of the node.
+    answered_at: Nanos,
+    /// The last time at which it had a connection.
+    here_at: Nanos,
 }
 
 /// A connection of it.
@@ -48,7 +53,8 @@ struct Visit {
     output: Vec<u8>,
     sent_at: Nanos,
     leaves_at: u64,
-    /// True if no other logon than its own can take the session over from the client.
+    /// True if the client is told of no other takeover than its own: the client has logged on since
+    /// the one before was decided.
     is_judged: bool,
     /// The takeovers that the client had been told of when it came.
     told_before: u64,
@@ -60,12 +66,25 @@ impl Rival {
     /// Creates it, without a connection.
     #[must_use]
     pub fn new(rng: SeededRng) -> Rival {
-        Rival { rng, visit: None, connection_count: 0, open_logons: 0 }
+        Rival {
+            rng,
+            visit: None,
+            connection_count: 0,
+            open_logons: 0,
+            answered_at: Nanos(0),
+            here_at: Nanos(0),
+        }
     }
 
     /// A new process of the node begins.
     pub fn begin_life(&mut self) {
-        (self.visit, self.open_logons) = (None, 0);
+        (self.visit, self.open_logons, self.answered_at) = (None, 0, Nanos(0));
+    }
+
+    /// The last time at which it had a connection.
+    #[must_use]
+    pub fn here_at(&self) -> Nanos {
+        self.here_at
     }
 
     /// Lets it act once, beside the operator's client.
@@ -86,8 +105,17 @@ impl Rival {
             }
             return Ok(());
         };
+        self.here_at = context.now;
+        let was_answered = visit.is_answered;
+        // It hears the node at each step.
+        let told = visit.session.on_time(context.now, context.now, &mut visit.output);
+        told.map_err(|error| Violation::new("a second client is told wrong things", error))?;
         let is_gone = visit.exchange();
-        if visit.hear()? {
+        let is_taken_back = visit.hear()?;
+        if visit.is_answered && !was_answered {
+            self.answered_at = context.now;
+        }
+        if is_taken_back {
             tally.taken_back += 1;
             let has_taken = visit.is_judged && operator.takeover_count() > visit.told_before;
             let since = context.now.since(visit.sent_at);
@@ -109,6 +137,7 @@ impl Rival {
         let Ok(stream) = context.net.connect(from, address()) else { return };
         let config = SessionConfig {
             heartbeat_interval_ms: HEARTBEAT_MS,
+            takeover: true,
             ..SessionConfig::new(OPERATOR, key_of(OPERATOR, 0))
         };
         let (mut session, mut output) = (Session::new(config), Vec::new());
@@ -120,7 +149,7 @@ impl Rival {
             output,
             sent_at: context.now,
             leaves_at: context.tick + STAY_MIN + self.rng.below(STAY_MAX - STAY_MIN),
-            is_judged: operator.logons_sent() == 1 && self.open_logons == 0,
+            is_judged: self.open_logons == 0 && operator.logon_sent_at() > self.answered_at,
             told_before: operator.takeover_count(),
             is_answered: false,
             is_taken_over: false,

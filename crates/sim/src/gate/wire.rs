@@ -1,6 +1,7 @@
 //! The clients' connections: each carries several sessions, is lost and made again, and is
 //! disturbed as the seed decides.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
@@ -29,6 +30,10 @@ pub(super) const FRAME_MAX: usize = 1 << 20;
 const SILENCE_MAX: Nanos = Nanos(2_000_000_000);
 /// The ports of a client's address.
 const PORTS: u16 = 60_000;
+/// Clients move to another connection in one of this many steps, and leave the one before open for
+/// so many steps at most.
+const MOVES_IN: u64 = 200;
+const LEFT_STEPS: u64 = 300;
 /// Bytes that a client reads in one step.
 pub(super) const READ_MAX: usize = 4_096;
 
@@ -60,6 +65,8 @@ pub struct Context<'a> {
     pub return_by: Nanos,
     /// The last time at which the command log's disk stood, or descriptors were short.
     pub withheld_at: Nanos,
+    /// The last time at which a second process had a connection for the operator's session.
+    pub kept_at: Nanos,
     /// The time by which the times in requests are later than those of a run's beginning.
     pub since_beginning: Nanos,
 }
@@ -80,6 +87,22 @@ struct Wire {
     heard_at: Nanos,
     /// True once the node has told the reason for its end.
     is_told: bool,
+    /// True once its session was taken over: it is older than that logon, and cannot take it back.
+    is_superseded: bool,
+    /// The connection before, which its clients left and that goes on.
+    left: Option<LeftConnection>,
+}
+
+/// A connection that clients have left for another one, without an end: their logons there take the
+/// sessions over.
+struct LeftConnection {
+    stream: Stream,
+    /// The process that it was made to.
+    life: u64,
+    /// The step at which it is closed.
+    until: u64,
+    input: Vec<u8>,
+    ended: BTreeSet<SessionId>,
 }
 
 /// All connections.
@@ -87,6 +110,8 @@ pub struct Wires {
     wires: Vec<Wire>,
     rogue: Option<Stream>,
     rival: Rival,
+    /// The random stream of moves to other connections.
+    moves: SeededRng,
     strangers: Strangers,
     life: u64,
     /// The figures.
@@ -95,10 +120,10 @@ pub struct Wires {
 }
 
 impl Wires {
-    /// Creates the clients, without connections, and the second process with the operator's key,
-    /// by the random stream of its own.
+    /// Creates the clients, without connections, and the second process with the operator's key.
+    /// That one, and the clients' moves to other connections, have random streams of their own.
     #[must_use]
-    pub fn new(rng: &mut SeededRng, rivals: SeededRng) -> Wires {
+    pub fn new(rng: &mut SeededRng, rivals: SeededRng, moves: SeededRng) -> Wires {
         let [first, second, third, fourth, _] = TRADERS;
         let sessions: [&[SessionId]; 4] =
             [&[OPERATOR], &[first, second], &[third], &[fourth, COPY_DESK]];
@@ -123,12 +148,15 @@ impl Wires {
                 output: Vec::new(),
                 heard_at: Nanos(0),
                 is_told: false,
+                is_superseded: false,
+                left: None,
             }
         });
         Wires {
             wires: wires.collect(),
             rogue: None,
             rival: Rival::new(rivals),
+            moves,
             strangers: Strangers::default(),
             life: 0,
             tally: GateTally::default(),
@@ -171,11 +199,15 @@ impl Wires {
     /// # Errors
     /// A violation of a rule.
     pub fn step(&mut self, context: &mut Context<'_>) -> Result<(), Violation> {
+        context.kept_at = self.rival.here_at();
         for wire in &mut self.wires {
             if context.is_away && wire.leaves() {
                 continue;
             }
             wire.step(context, &mut self.tally)?;
+            if !self.is_calm && self.moves.chance(1, MOVES_IN * context.plan.rarity()) {
+                wire.moves(context);
+            }
         }
         if !self.is_calm {
             self.be_rogue(context)?;
@@ -191,7 +223,7 @@ impl Wires {
     /// Takes away the connections of sessions with cancel-on-disconnect.
     pub fn leave(&mut self) {
         for wire in self.wires.iter_mut().filter(|wire| wire.leaves()) {
-            wire.stream = None;
+            (wire.stream, wire.left) = (None, None);
             wire.lose(0);
         }
     }
@@ -294,6 +326,7 @@ impl Wire {
         self.stream = None;
         self.input.clear();
         self.output.clear();
+        self.is_superseded = false;
         self.connects_at = connects_at;
         self.clients.iter_mut().for_each(|client| client.connection_lost(connects_at));
     }
@@ -306,8 +339,13 @@ impl Wire {
         if context.rng.chance(context.gate.disturbed_per_myriad, whole) {
             self.disturb(context);
         }
+        self.read_left(context, tally)?;
         let is_lost = self.read(context);
         self.take_frames(context, tally)?;
+        if self.is_superseded {
+            self.lose(context.tick + 1 + context.rng.below(30));
+            return Ok(());
+        }
         if !is_lost {
             self.say(context, tally)?;
         }
@@ -337,11 +375,66 @@ impl Wire {
                 self.stream = Some(Stream::Simulated(stream));
                 (self.heard_at, self.life, self.is_told) = (context.now, context.life, false);
                 for client in &mut self.clients {
-                    client.connection_lost(context.tick + context.rng.below(10));
+                    client.connected(context.tick + context.rng.below(10));
                 }
             }
             Err(_) => self.connects_at = context.tick + 1 + context.rng.below(20),
         }
+    }
+
+    /// Leaves the connection, which goes on, for another one, if all sessions are open and may be
+    /// taken over.
+    fn moves(&mut self, context: &Context<'_>) {
+        let may = |client: &Client| client.session.is_open() && client.may_take_over();
+        if self.life != context.life || self.left.is_some() || !self.clients.iter().all(may) {
+            return;
+        }
+        let Some(stream) = self.stream.take() else { return };
+        self.left = Some(LeftConnection {
+            stream,
+            life: self.life,
+            until: context.tick + LEFT_STEPS,
+            input: std::mem::take(&mut self.input),
+            ended: BTreeSet::new(),
+        });
+        self.lose(context.tick + 1);
+        self.clients.iter_mut().for_each(Client::moves);
+    }
+
+    /// Reads the connection that was left. Of its messages only the ends of sessions count: the
+    /// others come again on the next connection.
+    fn read_left(&mut self, context: &Context<'_>, tally: &mut GateTally) -> Result<(), Violation> {
+        let Some(left) = &mut self.left else { return Ok(()) };
+        let mut room = [0; READ_MAX];
+        let is_over = left.life != context.life || context.tick >= left.until;
+        match left.stream.read(&mut room) {
+            _ if is_over => self.left = None,
+            Ok(len) if len > 0 => left.input.extend_from_slice(&room[..len]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            _ => self.left = None,
+        }
+        let Some(left) = &mut self.left else { return Ok(()) };
+        let input = std::mem::take(&mut left.input);
+        let broken = |error| Violation::new("a node's frame does not decode", error);
+        let mut at = 0;
+        while let Framing::Frame { len, message } = next_frame(&input[at..], FRAME_MAX) {
+            let raw = message.map_err(broken)?;
+            let message = NodeMessage::decode(&raw).map_err(broken)?;
+            let session_id = peek_session_and_request(&raw).0;
+            // Requests that were under way to it are refused.
+            let follows =
+                left.ended.contains(&session_id) && !matches!(message, NodeMessage::Reject(_));
+            ensure(!follows, "something follows the end of a session", || format!("{message:?}"))?;
+            if let NodeMessage::Logout(Logout { session_id, reason: Reason::TakenOver }) = message {
+                tally.moved += 1;
+                left.ended.insert(session_id);
+                let client = self.clients.iter_mut().find(|one| one.session_id == session_id);
+                client.expect("it was on the connection").goes_on();
+            }
+            at += len;
+        }
+        left.input = input[at..].to_vec();
+        Ok(())
     }
 
     fn disturb(&mut self, context: &mut Context<'_>) {
@@ -446,6 +539,7 @@ impl Wire {
             now: context.now,
             return_by: context.return_by,
             withheld_at: context.withheld_at,
+            kept_at: if session_id == OPERATOR { context.kept_at } else { Nanos(0) },
         };
         if client.hear(&message, &mut message_context, &mut self.output)? == Next::LogOn {
             client.logs_on_at = Some(context.tick + 3 + context.rng.below(30));
@@ -455,6 +549,14 @@ impl Wire {
             tally.past_retention += std::mem::take(&mut copies.past_retention);
         }
         if let NodeMessage::Logout(logout) = &message {
+            // No logon of a client's own takes over from its newest connection, however late it is
+            // taken; a second process has the operator's key alone.
+            let is_taken_over = logout.reason == Reason::TakenOver;
+            let has_rival = session_id == OPERATOR && !context.gate.is_calm;
+            ensure(!is_taken_over || has_rival, "a session is taken over by nobody", || {
+                format!("{logout:?}")
+            })?;
+            self.is_superseded |= is_taken_over;
             // Behind for longer than events are retained: it logs on again and learns from where.
             let is_too_late =
                 logout.reason == Reason::SlowConsumer && client.is_past_retention(context.told);
@@ -539,8 +641,6 @@ fn check_reason(logout: &Logout, plan: GatePlan) -> Result<(), Violation> {
         Reason::LogoutRequested | Reason::Stopping | Reason::KeyReplaced | Reason::UnknownKey => {
             true
         }
-        // A logon on a connection that the client has given up may be taken late.
-        Reason::TakenOver => true,
         Reason::TooManyConnections => plan.turns_away,
         _ => false,
     };
