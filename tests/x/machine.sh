@@ -40,7 +40,8 @@ has_user() { stub id "echo $1"; }
 
 has_cc() { stub cc; }
 
-# has_rust VERSION: `cargo test --workspace` runs $machine/cargo-test.
+# has_rust VERSION: `cargo test --workspace` runs $machine/cargo-test, and all with planted bugs
+# $machine/cargo-planted.
 has_rust() {
     stub rustc "printf 'rustc $1 (stub)\nhost: x86_64-stub\n'"
     stub cargo '
@@ -48,6 +49,8 @@ has_rust() {
         case "$*" in
         --version) echo "cargo '"$1"' (stub)" ;;
         "test --workspace"*) . "$MACHINE/cargo-test" ;;
+        "run -q -p xtask -- plants") printf "a One\nb Two\na Three\n" ;;
+        *"--features planted"*) . "$MACHINE/cargo-planted" ;;
         *wire_vectors*write*)
             for folder; do :; done
             echo frame >"$folder/frames.txt" ;;

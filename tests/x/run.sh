@@ -391,6 +391,63 @@ END
     never_calls pytest
 }
 
+# ---------------------------------------------------------------- planted bugs
+
+# has_crates: one crate with tests of planted bugs in three targets, one without.
+has_crates() {
+    rm -rf "$clone/crates"
+    mkdir -p "$clone/crates/a/src" "$clone/crates/a/tests/two" "$clone/crates/b/src"
+    printf '[package]\nname = "weir-a"\n' >"$clone/crates/a/Cargo.toml"
+    printf '[package]\nname = "weir-b"\n' >"$clone/crates/b/Cargo.toml"
+    echo '#[cfg(feature = "planted")]' |
+        tee "$clone/crates/a/src/lib.rs" "$clone/crates/a/tests/one.rs" \
+            >"$clone/crates/a/tests/two/main.rs"
+    : >"$clone/crates/b/src/lib.rs"
+    cat >"$machine/cargo-planted" <<'END'
+case "$*" in
+*crash-points*) printf '| planted | seeds |\n| --- | --- |\n| Torn | 1 |\n| Lost | 2 |\n' ;;
+*engine-oracle*) echo 'Queue: found after 3 commands, 2 suffice: a price' ;;
+*weir-sim*) echo '| InLog(Torn) | 7 |' ;;
+*weir-a*) echo 'test result: ok. 2 passed; 0 failed; 0 ignored' ;;
+esac
+END
+}
+
+check_planted() {
+    check "a campaign of all planted bugs, by suite"
+    has_all
+    has_crates
+    run campaign planted
+    ends_with 0
+    calls "-p weir-a --features planted --lib --test=one --test=two -- planted"
+    never_calls weir-b
+    prints "a 2, b 1, together 3"
+    prints "| crash-points | bugs | 2 | 0 |"
+    prints "| engine-oracle | bugs | 1 | 0 |"
+    prints "| sim | bugs | 1 | 0 |"
+    prints_last "| weir-a | tests | 2 | 0 |"
+
+    check "a bug that is missed, a test that fails, a suite of nothing"
+    has_all
+    has_crates
+    cat >"$machine/cargo-planted" <<'END'
+case "$*" in
+*crash-points*) printf '| Torn | 1 |\n| Lost | not found |\n' ;;
+*engine-oracle*) echo 'Queue: NOT FOUND in 300000 commands' ;;
+*weir-a*)
+    echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored'
+    exit 101 ;;
+esac
+END
+    run campaign planted
+    ends_with 1
+    prints "| crash-points FAILED | bugs | 1 | 1 |"
+    prints "| engine-oracle FAILED | bugs | 0 | 1 |"
+    prints "| sim FAILED | bugs | 0 | 0 |"
+    prints_last "| weir-a FAILED | tests | 1 | 1 |"
+    rm -rf "$clone/crates"
+}
+
 # ---------------------------------------------------------------- main
 
 run_all() {
@@ -401,6 +458,7 @@ run_all() {
     check_rust_from_apt
     check_places
     check_summary
+    check_planted
 }
 
 if [ $# -eq 0 ]; then

@@ -158,7 +158,7 @@ fn bugs_that_only_make_things_grow_break_no_rule_of_a_short_run() {
 
 #[cfg(feature = "planted")]
 #[test]
-fn the_day_finds_files_that_the_parts_never_remove() {
+fn the_day_finds_planted_bugs_that_leave_files() {
     use weir_gateway::plant::Plant as InGateway;
     use weir_partition::plant::Plant as InPartition;
     for (plant, series) in [

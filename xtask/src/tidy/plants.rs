@@ -1,12 +1,17 @@
-//! Planted bugs: the list of all crates' bugs, and the rule that each has a place.
+//! Planted bugs: the list of all crates' bugs, and the rules that each has a place, and that the
+//! tests of them are found by their names.
 //!
 //! A crate declares its bugs in `src/plant.rs`. A bug that no code asks for proves nothing about
-//! the campaigns that claim to find it.
+//! the campaigns that claim to find it. `./x campaign planted` runs the tests whose names have the
+//! word.
 
 use std::fmt;
 
 use super::Finding;
 use crate::tree::{TextFile, Tree};
+
+/// The mark of code that only planted bugs need.
+const MARK: &str = "#[cfg(feature = \"planted\")]";
 
 /// A planted bug as its crate declares it.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,9 +34,16 @@ pub(crate) fn list(tree: &Tree) -> Vec<Plant> {
     tree.files.iter().filter(|file| is_declaration(&file.path)).flat_map(declared).collect()
 }
 
+/// Finds planted bugs without a place, and tests of them under another name.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = without_place(tree);
+    findings.extend(misnamed_tests(tree));
+    findings
+}
+
 /// Finds planted bugs without a place. The simulation's own are wrappers around the parts, which it
 /// plants itself.
-pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+fn without_place(tree: &Tree) -> Vec<Finding> {
     let is_placed = |plant: &Plant| {
         let own = format!("crates/{}/", plant.crate_name);
         let path = format!("weir_{}::plant", plant.crate_name);
@@ -50,6 +62,25 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         Finding::new(&plant.path, plant.line, message)
     })
     .collect()
+}
+
+/// Finds tests behind the feature without `planted` in their names: the campaign does not run them.
+fn misnamed_tests(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.with_extension("rs").filter(|file| file.path.starts_with("crates/")) {
+        let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
+        for at in (0..lines.len()).filter(|at| lines[*at] == MARK) {
+            let attributes = lines[at..].iter().take_while(|line| line.starts_with("#[")).count();
+            let is_test = lines[at..at + attributes].contains(&"#[test]");
+            let head = lines.get(at + attributes).copied().unwrap_or_default();
+            if is_test && !head.contains("planted") {
+                let message =
+                    format!("a test of planted bugs without `planted` in its name: {head}");
+                findings.push(Finding::new(&file.path, at + attributes + 1, message));
+            }
+        }
+    }
+    findings
 }
 
 fn is_declaration(path: &str) -> bool {
@@ -110,6 +141,17 @@ mod tests {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&shown[0]), words("log First The first one."));
         assert_eq!(words(&shown[1]), words("log FirstAgain The other."));
+    }
+
+    #[test]
+    fn a_test_of_planted_bugs_that_the_campaign_passes_over_is_found() {
+        let found = |name: &str| {
+            let text = format!("{MARK}\n#[test]\nfn {name}() {{}}\n");
+            check(&Tree::of(&[("crates/log/tests/a.rs", &text)])).len()
+        };
+        assert_eq!((found("a_planted_bug_is_found"), found("the_bug_is_found")), (0, 1));
+        let helper = format!("{MARK}\nfn finds() {{}}\n#[test]\nfn it_works() {{}}\n");
+        assert!(check(&Tree::of(&[("crates/log/tests/a.rs", &helper)])).is_empty());
     }
 
     #[test]

@@ -300,7 +300,7 @@ mod tests {
 
     #[cfg(feature = "planted")]
     #[test]
-    fn a_fault_of_one_source_that_ends_the_start_is_found() {
+    fn a_planted_fault_of_one_source_that_ends_the_start_is_found() {
         plant::set(Some(Plant::FaultEndsStart));
         let test = a_start_sets_the_log_of_a_source_aside_that_it_cannot_replay;
         let is_found = std::panic::catch_unwind(test).is_err();

@@ -121,7 +121,7 @@ fn a_reader_ends_with_its_shortened_key_and_has_its_place_until_its_connection_h
 
 #[cfg(feature = "planted")]
 #[test]
-fn a_place_that_is_left_with_the_key_is_found() {
+fn a_planted_place_that_is_left_with_the_key_is_found() {
     plant::set(Some(Plant::PlaceLeftWithTheKey));
     let is_found = std::panic::catch_unwind(ended_readers_keep_their_places).is_err();
     plant::set(None);
