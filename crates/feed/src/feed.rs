@@ -149,6 +149,13 @@ pub trait Feed {
         let _ = (name, ts_recv);
     }
 
+    /// Notes that the messages decoded next are of the `run`-th run of numbers in their channel:
+    /// each session and each restart begins one. For codecs whose updates build on earlier
+    /// messages: those of another run say nothing about this one.
+    fn of_run(&mut self, run: u64) {
+        let _ = run;
+    }
+
     /// Parses a datagram's header.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! The common parts of the aggregators OPRA and CTA: blocks with a checksum, and quotes that state
 //! their effect on the best bid and offer over all venues.
 //!
-//! Such a quote rarely repeats the whole best bid and offer, so [`BestQuotes`] remembers it.
+//! Such a quote rarely repeats the whole best bid and offer, so [`BestQuotes`] remembers it, within
+//! a run of numbers: after a restart nothing of before it is known.
 
 use weir_types::{InstrumentId, Price, Qty};
 
 use super::FeedError;
+use crate::plant::{self, Plant};
 use crate::update::{Action, Venue};
 
 /// Returns the sum of a block's bytes modulo 2^16, except those of the checksum itself at `place`.
@@ -73,10 +75,24 @@ pub(super) enum Change {
 /// The best bids and offers stated by a feed, by instrument number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BestQuotes {
-    sides: Vec<[Best; 2]>,
+    stated: Vec<Stated>,
+    /// The run of numbers of the messages that come next.
+    run: u64,
+}
+
+/// The best bid and offer of an instrument, and the run that stated them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stated {
+    run: u64,
+    sides: [Best; 2],
 }
 
 impl BestQuotes {
+    /// Notes the run of the quotes that come next.
+    pub(super) fn of_run(&mut self, run: u64) {
+        self.run = run;
+    }
+
     /// Applies a quote's changes of bid and offer; returns the new best if there is a change.
     pub(super) fn apply(
         &mut self,
@@ -88,11 +104,14 @@ impl BestQuotes {
             return None;
         }
         let index = instrument_id.0 as usize;
-        if index >= self.sides.len() {
-            self.sides.resize(index + 1, [Best::default(); 2]);
+        if index >= self.stated.len() {
+            self.stated.resize(index + 1, Stated::default());
         }
-        for (side, (change, quoted)) in
-            self.sides[index].iter_mut().zip(changes.into_iter().zip(quote))
+        let stated = &mut self.stated[index];
+        if stated.run != self.run && !plant::is(Plant::BestOutlivesRun) {
+            *stated = Stated { run: self.run, ..Stated::default() };
+        }
+        for (side, (change, quoted)) in stated.sides.iter_mut().zip(changes.into_iter().zip(quote))
         {
             match change {
                 Change::Same => {}
@@ -101,7 +120,7 @@ impl BestQuotes {
                 Change::Gone => *side = Best::default(),
             }
         }
-        let [bid, ask] = self.sides[index];
+        let [bid, ask] = stated.sides;
         Some(Action::Consolidated {
             bid_venue: bid.venue,
             ask_venue: ask.venue,
@@ -121,5 +140,53 @@ pub(super) fn quote_of(venue: Venue, bid: Best, ask: Best) -> Action {
         bid_sz: bid.size,
         ask_px: ask.price,
         ask_sz: ask.size,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: InstrumentId = InstrumentId(3);
+
+    fn best(price: i64) -> Best {
+        Best { venue: Venue(b'N'), price: Price(price), size: Qty(5) }
+    }
+
+    fn consolidated(bid: Best, ask: Best) -> Option<Action> {
+        Some(Action::Consolidated {
+            bid_venue: bid.venue,
+            ask_venue: ask.venue,
+            bid_px: bid.price,
+            bid_sz: bid.size,
+            ask_px: ask.price,
+            ask_sz: ask.size,
+        })
+    }
+
+    #[test]
+    fn the_best_of_before_a_restart_is_not_known_behind_it() {
+        let mut bests = BestQuotes::default();
+        let none = Best::default();
+        let both = [Change::Quote; 2];
+        let ask_alone = [Change::Same, Change::Quote];
+        bests.of_run(1);
+        let (bid, ask) = (best(10), best(12));
+        assert_eq!(bests.apply(HERE, [bid, ask], both), consolidated(bid, ask));
+        let lower = best(11);
+        assert_eq!(bests.apply(HERE, [none, lower], ask_alone), consolidated(bid, lower));
+        bests.of_run(2);
+        assert_eq!(bests.apply(HERE, [none, ask], ask_alone), consolidated(none, ask));
+        assert_eq!(bests.apply(HERE, [bid, ask], both), consolidated(bid, ask));
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_a_best_that_outlives_its_run_is_found() {
+        plant::set(Some(Plant::BestOutlivesRun));
+        let test = the_best_of_before_a_restart_is_not_known_behind_it;
+        let is_found = std::panic::catch_unwind(test).is_err();
+        plant::set(None);
+        assert!(is_found);
     }
 }

@@ -1,8 +1,8 @@
-//! Planted bugs, which prove that the tests of line numbering and of captures find bugs of their
-//! kind.
+//! Planted bugs, which prove that the tests of line numbering, of captures and of codecs find bugs
+//! of their kind.
 //!
-//! [`line::numbering`](crate::line::numbering) and [`recognise`](crate::recognise) call [`is`]
-//! where a planted bug takes effect.
+//! [`line::numbering`](crate::line::numbering), [`recognise`](crate::recognise) and the codecs with
+//! a memory call [`is`] where a planted bug takes effect.
 
 weir_plant::plants! {
     /// A planted bug of feeds.
@@ -29,5 +29,9 @@ weir_plant::plants! {
         RowUnordered,
         /// A header is enough to take a datagram for one of a feed.
         HeaderIsEnough,
+        /// A quote of one side completes the best bid and offer of before a restart.
+        BestOutlivesRun,
+        /// A halt of before a restart holds behind it.
+        ConditionOutlivesRun,
     }
 }

@@ -41,6 +41,10 @@ macro_rules! feeds {
                 match self { $(AnyFeed::$name(feed) => feed.begin_session(name, ts_recv),)+ }
             }
 
+            fn of_run(&mut self, run: u64) {
+                match self { $(AnyFeed::$name(feed) => feed.of_run(run),)+ }
+            }
+
             fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {
                 match self { $(AnyFeed::$name(feed) => feed.packet(datagram),)+ }
             }

@@ -1,7 +1,8 @@
 //! The decoder of IEX's feeds: turns messages into updates.
 //!
 //! Two messages together determine whether a security trades: its trading status and IEX's own
-//! halt. The decoder stores both and reports the combined state.
+//! halt. The decoder stores both and reports the combined state. A sender that begins again states
+//! both anew, so that those of before are forgotten.
 
 use weir_types::{InstrumentId, Nanos, PhaseCause, Price, Qty, Side};
 
@@ -11,6 +12,7 @@ use super::message::{
 };
 use super::{Iex, message};
 use crate::instrument::{Definition, SymbolText};
+use crate::plant::{self, Plant};
 use crate::update::{
     Action, AuctionKind, PriceKind, SystemEvent as Event, TradeFlags, TradingState, Update, Venue,
 };
@@ -19,9 +21,10 @@ use crate::{Context, FeedError, UpdateSink};
 /// The reason reported with IEX's own halt.
 const OPERATIONAL: [u8; 4] = *b"IEX ";
 
-/// The trading condition of a security.
+/// The trading condition of a security, by the messages of one run of numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Condition {
+    run: u64,
     trading: Option<(TradingState, [u8; 4])>,
     is_halted_by_iex: bool,
 }
@@ -132,6 +135,15 @@ impl Iex {
         Ok((number, is_new))
     }
 
+    /// The condition of a security, by the messages of this run of numbers.
+    fn condition_of(&mut self, number: InstrumentId) -> &mut Condition {
+        let condition = &mut self.conditions[number.0 as usize - 1];
+        if condition.run != self.run && !plant::is(Plant::ConditionOutlivesRun) {
+            *condition = Condition { run: self.run, ..Condition::default() };
+        }
+        condition
+    }
+
     fn directory(
         &mut self,
         message: &SecurityDirectory,
@@ -160,7 +172,7 @@ impl Iex {
             [other] => return Err(unknown(message.message_type, "trading status", other)),
         };
         let number = self.number_of(message.symbol, sink)?;
-        let condition = &mut self.conditions[number.0 as usize - 1];
+        let condition = self.condition_of(number);
         condition.trading = Some((state, message.reason));
         tell(context, number, message.timestamp, condition.action(), sink);
         Ok(())
@@ -178,7 +190,7 @@ impl Iex {
             [other] => return Err(unknown(message.message_type, "operational halt", other)),
         };
         let number = self.number_of(message.symbol, sink)?;
-        let condition = &mut self.conditions[number.0 as usize - 1];
+        let condition = self.condition_of(number);
         condition.is_halted_by_iex = is_halted;
         tell(context, number, message.timestamp, condition.action(), sink);
         Ok(())
@@ -335,4 +347,43 @@ fn auction(message: &AuctionInformation) -> Result<Action, FeedError> {
         imbalance: qty(message.imbalance_shares),
         side,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iex::Protocol;
+    use crate::{CollectedUpdates, Feed as _};
+
+    fn told(feed: &mut Iex, message: &[u8]) -> Vec<Action> {
+        let context = Context { sequence: 1, channel: 1, ts_send: Nanos(0) };
+        let mut told = CollectedUpdates::default();
+        feed.decode(&context, message, &mut told).expect("it is understood");
+        told.updates.iter().map(|update| update.action).collect()
+    }
+
+    #[test]
+    fn a_halt_of_before_a_restart_says_nothing_about_the_state_behind_it() {
+        let halt = [&b"OO"[..], &[0; 8], b"WEIR    "].concat();
+        let trading = [&b"HT"[..], &[0; 8], b"WEIR    ", b"    "].concat();
+        let cause = PhaseCause::Unknown;
+        let halted = Action::Status { state: TradingState::Halted, reason: OPERATIONAL, cause };
+        let open = Action::Status { state: TradingState::Trading, reason: *b"    ", cause };
+        let mut feed = Iex::new(Protocol::Deep);
+        feed.of_run(1);
+        assert_eq!(told(&mut feed, &halt), [halted]);
+        assert_eq!(told(&mut feed, &trading), [halted]);
+        feed.of_run(2);
+        assert_eq!(told(&mut feed, &trading), [open]);
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_a_condition_that_outlives_its_run_is_found() {
+        plant::set(Some(Plant::ConditionOutlivesRun));
+        let test = a_halt_of_before_a_restart_says_nothing_about_the_state_behind_it;
+        let is_found = std::panic::catch_unwind(test).is_err();
+        plant::set(None);
+        assert!(is_found);
+    }
 }

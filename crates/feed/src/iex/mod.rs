@@ -96,13 +96,15 @@ pub struct Iex {
     symbols: Symbols,
     /// The trading condition of each security, at its number minus one.
     conditions: Vec<codec::Condition>,
+    /// The run of numbers of the messages that come next.
+    run: u64,
 }
 
 impl Iex {
     /// Creates a decoder for the beginning of a day.
     #[must_use]
     pub fn new(protocol: Protocol) -> Iex {
-        Iex { protocol, symbols: Symbols::new(), conditions: Vec::new() }
+        Iex { protocol, symbols: Symbols::new(), conditions: Vec::new(), run: 0 }
     }
 
     /// Returns the symbols seen so far, with their numbers.
@@ -128,6 +130,10 @@ impl Feed for Iex {
             Protocol::Deep => &DEEP,
             Protocol::DeepPlus => &DEEP_PLUS,
         }
+    }
+
+    fn of_run(&mut self, run: u64) {
+        self.run = run;
     }
 
     fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {

@@ -428,7 +428,8 @@ impl Channel {
         let sequence = self.next;
         self.next = end;
         self.counts.delivered += u64::from(count);
-        out.deliver(&Run { channel, session, sequence, count, skip, ts_send, messages, line });
+        let run = self.counts.sessions;
+        out.deliver(&Run { channel, session, run, sequence, count, skip, ts_send, messages, line });
     }
 
     /// Delivers the held packets whose turn it is.

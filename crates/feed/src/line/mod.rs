@@ -131,6 +131,9 @@ pub struct Run<'a> {
     pub channel: u32,
     /// The session.
     pub session: u64,
+    /// The number of the run of numbers in the channel, from 1: each session and each restart
+    /// begins one.
+    pub run: u64,
     /// The sequence number of the first new message.
     pub sequence: u64,
     /// The number of new messages.

@@ -156,6 +156,10 @@ impl Feed for Opra {
         &PROFILE
     }
 
+    fn of_run(&mut self, run: u64) {
+        self.bests.of_run(run);
+    }
+
     fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {
         let header = BlockHeader::read(datagram)
             .ok_or(FeedError::ShortPacket { len: datagram.len(), header_len: BlockHeader::LEN })?;

@@ -176,6 +176,8 @@ impl FileBooks {
 }
 
 #[cfg(test)]
+mod framings;
+#[cfg(test)]
 mod restarts;
 #[cfg(test)]
 mod tests;

@@ -180,6 +180,7 @@ impl<O: Output> Handler for LineHandler<'_, O> {
     fn deliver(&mut self, run: &Run<'_>) {
         let origin = self.origin(run.channel);
         let mut rest = run.messages;
+        self.decoding.feed.of_run(run.run);
         self.decoding.feed.look_ahead(rest);
         let end = u64::from(run.skip) + u64::from(run.count);
         for index in 0..end {

@@ -5,6 +5,7 @@ mod descriptors;
 mod files;
 mod full_ring;
 mod probes;
+mod restarts;
 mod sessions;
 mod shm;
 mod statistics;

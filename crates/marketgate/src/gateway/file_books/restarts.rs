@@ -1,4 +1,4 @@
-//! Tests: recordings in which the sender begins again inside its session.
+//! Tests: recordings of IEX-TP in which the sender begins again inside its session.
 
 use weir_feed::capture::Datagram;
 use weir_feed::feed_by_name;
@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 const SENT: u64 = 1_700_000_000 * SECOND;
 
 /// The books of a capture of these datagrams, a millisecond apart.
-fn books(feed: &str, datagrams: &[Vec<u8>]) -> FileBooks {
+pub(super) fn books(feed: &str, datagrams: &[Vec<u8>]) -> FileBooks {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("a.pcap");
     let mut writer = CaptureWriter::create(&path).expect("a new file");

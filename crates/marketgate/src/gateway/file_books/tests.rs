@@ -21,7 +21,7 @@ fn header(stock_locate: u16) -> Header {
     Header { stock_locate, tracking_number: 0, timestamp: 34_200_000_000_000 }
 }
 
-fn add(order_id: u64, side: u8, price: u32, shares: u32) -> Vec<u8> {
+pub(super) fn add(order_id: u64, side: u8, price: u32, shares: u32) -> Vec<u8> {
     let stock = stock("WEIR").expect("a symbol");
     let order = AddOrder { order_reference: order_id, side, shares, stock, price };
     order.to_bytes(&header(7)).to_vec()
@@ -32,7 +32,7 @@ fn execute(order_id: u64, executed_shares: u32) -> Vec<u8> {
     executed.to_bytes(&header(7)).to_vec()
 }
 
-fn directory() -> Vec<u8> {
+pub(super) fn directory() -> Vec<u8> {
     let directory = StockDirectory {
         stock: stock("WEIR").expect("a symbol"),
         market_category: b'Q',
