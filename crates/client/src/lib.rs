@@ -17,7 +17,7 @@
 //! * [`market`]: market data from a gateway; [`market_ring`]: the same on its machine, from memory.
 //! * [`admin`]: reference data, transfers, phases, kill switches.
 //! * [`status`]: the node's status page.
-//! * [`flow`]: recorded order flow as orders.
+//! * [`flow`]: recorded order flow as orders. [`plant`]: bugs for its tests to find.
 //! * [`load`]: open-loop load and its measurement; [`echo`], [`echo_many`]: the baseline of a round
 //!   trip. [`emulate`]: emulated cores and followers of a venue.
 
@@ -38,6 +38,7 @@ pub mod load;
 pub mod market;
 pub mod market_ring;
 pub mod open_orders;
+pub mod plant;
 pub mod readiness;
 pub mod request;
 pub mod session;

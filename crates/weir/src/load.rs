@@ -1,20 +1,24 @@
 //! `weir load`: trading sessions that send at predetermined times, and the outcome of each request.
 //!
 //! It defines instruments, accounts and sessions with an operator's key, sends, measures, prints a
-//! table, and cancels its orders. Latency counts from an order's due time; if the load itself was
-//! late too often, it says so instead of a verdict. It continues after a lost connection, and
-//! counts the requests answered once, twice and never.
+//! table, and cancels its orders. It tells if the published market leaves its instruments out.
+//! Latency counts from an order's due time; if the load itself was late too often, it says so
+//! instead of a verdict. It continues after a lost connection, and counts the requests answered
+//! once, twice and never.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_client::clock::{WaitStrategy, nanos};
+use weir_client::load::setup::instrument;
 use weir_client::load::{
     Arrivals, Generator, Kinds, LoadPlan, LoadReport, Mix, MixSource, Pace, Progress, Quantiles,
     Schedule, SetupPlan, Verdict, set_up,
 };
+use weir_types::PartitionId;
 
 use super::endpoint::{Login, TIMEOUT, span};
+use super::published::told_as_unfit;
 use super::{ids, units};
 
 /// Options of `weir load`.
@@ -100,6 +104,9 @@ pub fn run(args: LoadArgs) -> anyhow::Result<()> {
     let (traders, listings) = set_up(&mut admin, &setup)
         .map_err(|error| ids::explain("--first-id", args.first_id, error))?;
     admin.close()?;
+    if let Some(note) = unfit_note(args.first_id, args.instruments) {
+        eprintln!("weir: {note}");
+    }
     let accounts: Vec<_> = traders.iter().map(|trader| trader.account_id).collect();
     let mut source = MixSource::new(args.mix, listings, &accounts, args.live_max)
         .with_kinds(args.kinds.unwrap_or_default());
@@ -133,6 +140,12 @@ fn check(args: &LoadArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.duration <= day, "--duration must be at most a day");
     anyhow::ensure!(args.warm_up <= day, "--warm-up must be at most a day");
     Ok(())
+}
+
+/// The note on the first of the load's instruments that the published market leaves out.
+fn unfit_note(first_id: u32, instruments: u32) -> Option<String> {
+    let note = |index| told_as_unfit(&instrument(first_id + index, PartitionId(1)));
+    (0..instruments).find_map(note)
 }
 
 fn plan_of(args: &LoadArgs) -> LoadPlan {
@@ -264,6 +277,23 @@ mod tests {
     use weir_types::Nanos;
 
     use super::*;
+
+    #[test]
+    fn a_load_tells_of_instruments_that_are_not_published() {
+        for (first_id, instruments, is_told) in [
+            (900_000, 4_000, false),
+            (1, 1, false),
+            (99_999_999, 1, false),
+            (99_999_999, 2, true),
+            (100_000_000, 1, true),
+            (u32::MAX, 1, true),
+        ] {
+            let note = unfit_note(first_id, instruments);
+            assert_eq!(note.is_some(), is_told, "{first_id} {instruments}: {note:?}");
+        }
+        let note = unfit_note(99_999_998, 4).expect("the third has nine digits");
+        assert!(note.contains("leaves 100000000 out: its symbol is longer than eight"), "{note}");
+    }
 
     #[test]
     fn a_late_generator_gets_no_verdict_in_words() {

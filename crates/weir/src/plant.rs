@@ -1,7 +1,7 @@
 //! Planted bugs, which prove that the tests of the command line find bugs of their kind.
 //!
-//! The question before dangerous commands and `weir certificate` call [`is`] where a planted bug
-//! takes effect.
+//! The question before dangerous commands, `weir certificate` and the definitions of instruments by
+//! commands call [`is`] where a planted bug takes effect.
 
 weir_plant::plants! {
     /// A planted bug of the command line.
@@ -18,5 +18,9 @@ weir_plant::plants! {
         BustUnseen,
         /// `weir certificate` writes over the authority that is there.
         AuthorityReplaced,
+        /// The largest order of a recording's instruments is 2^40 lots, however small its orders.
+        ReplayUnbounded,
+        /// An instrument that the published market leaves out is defined without a note.
+        UnfitUntold,
     }
 }

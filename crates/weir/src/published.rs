@@ -3,6 +3,8 @@
 use weir_market::publish::{Listing, unfit_reason};
 use weir_wire::reference::DefineInstrument;
 
+use crate::plant::{self, Plant};
+
 /// Returns a note on an instrument that the published market leaves out; `None` if it has it.
 pub(super) fn told_as_unfit(definition: &DefineInstrument) -> Option<String> {
     let listing = Listing {
@@ -16,7 +18,7 @@ pub(super) fn told_as_unfit(definition: &DefineInstrument) -> Option<String> {
         price_exponent: definition.price_exponent,
         phase: definition.phase,
     };
-    let reason = unfit_reason(&listing)?;
+    let reason = unfit_reason(&listing).filter(|_| !plant::is(Plant::UnfitUntold))?;
     let symbol = definition.symbol;
     Some(format!("the published market (weir serve --publish) leaves {symbol} out: {reason}"))
 }

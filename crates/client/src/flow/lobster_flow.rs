@@ -21,6 +21,7 @@ use weir_types::{Nanos, Price, Qty, Side};
 use super::ledger::{Ledger, LiveOrder, at_least_as_good};
 use super::lobster::{BookRow, Message, MessageKind};
 use super::model::{ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
+use crate::plant::{self, Plant};
 
 /// The look-ahead that seeding needs: a summary of the whole file's messages on its orders. The
 /// default is empty: all seeds are then anonymous, and more of their queue positions are wrong.
@@ -220,8 +221,10 @@ impl LobsterFlow {
     ) -> Qty {
         let Some(order) = self.ledger.get(id) else { return Qty::ZERO };
         let taken = self.ledger.take(id, qty);
+        let leaves_a_rest =
+            self.ledger.get(id).is_some() && !plant::is(Plant::DeletionOfPartDeletes);
         let kind = match kind {
-            FlowKind::Delete if self.ledger.get(id).is_some() => FlowKind::PartialCancel,
+            FlowKind::Delete if leaves_a_rest => FlowKind::PartialCancel,
             kind => kind,
         };
         if !taken.is_zero() {
@@ -439,6 +442,16 @@ mod tests {
             got.iter().map(is_one).collect::<Vec<_>>(),
             want.iter().map(is_one).collect::<Vec<_>>()
         );
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_a_deletion_of_a_part_is_found() {
+        plant::set(Some(Plant::DeletionOfPartDeletes));
+        let test = a_deletion_of_a_part_of_an_anonymous_seed_reduces_it_and_one_of_all_deletes_it;
+        let is_found = std::panic::catch_unwind(test).is_err();
+        plant::set(None);
+        assert!(is_found);
     }
 
     #[test]

@@ -129,8 +129,10 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
     Ok(Trader { session, account_id })
 }
 
-fn list(admin: &mut Admin, id: u32, partition_id: PartitionId) -> Result<Listing, ClientError> {
-    let definition = DefineInstrument {
+/// Returns the definition of the load's instrument `id`.
+#[must_use]
+pub fn instrument(id: u32, partition_id: PartitionId) -> DefineInstrument {
+    DefineInstrument {
         request_no: RequestNo::NONE,
         symbol: symbol(id),
         tick_size: Price(1),
@@ -150,7 +152,11 @@ fn list(admin: &mut Admin, id: u32, partition_id: PartitionId) -> Result<Listing
         phase: Phase::Continuous,
         fields: 0,
         group_id: GroupId::NONE,
-    };
+    }
+}
+
+fn list(admin: &mut Admin, id: u32, partition_id: PartitionId) -> Result<Listing, ClientError> {
+    let definition = instrument(id, partition_id);
     admin.define_instrument(definition)?;
     Ok(Listing {
         instrument_id: InstrumentId(id),

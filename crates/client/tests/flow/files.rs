@@ -1,6 +1,10 @@
 //! The vendors' files: the measured shares must not fall.
 
-use weir_client::flow::{LobsterFlow, OracleReport, Survey, load, load_bitstamp, lobster, report};
+use weir_client::flow::lobster::{BookRow, Message, MessageKind};
+use weir_client::flow::{
+    ANONYMOUS_ID_FIRST, FlowItem, FlowKind, LobsterFlow, OracleReport, Survey, load, load_bitstamp,
+    lobster, report,
+};
 
 pub(crate) use weir_skip::recorded as data;
 
@@ -89,5 +93,46 @@ fn lobster_days_are_reproduced_without_looking_ahead() {
         assert!(report.rows.ppm() >= 950_000, "{name}: {}", report.rows);
         assert!(report.executions.ppm() >= 985_000, "{name}: {}", report.executions);
         assert_eq!(report.unexplained(), 0, "{name}");
+    }
+}
+
+/// The days of LOBSTER, each with its deletions that leave a rest of an anonymous seed: with a look
+/// at the whole file, and without. The first are none: all orders that messages name are then
+/// seeded by their own ids.
+const DELETIONS_OF_PART: [(&str, usize, usize); 3] = [
+    ("AAPL_2012-06-21_1", 0, 1_343),
+    ("AMZN_2012-06-21_1", 0, 937),
+    ("AMZN_2012-06-21_5", 0, 2_004),
+];
+
+/// Converts a day and returns the number of its deletions that leave a rest of an anonymous seed.
+fn deletions_of_part(day: &[(Message, BookRow)], survey: Survey) -> usize {
+    let is_reduced_seed = |item: &&FlowItem| match item {
+        FlowItem::Event(event) => {
+            event.kind == FlowKind::PartialCancel && event.source_order_id >= ANONYMOUS_ID_FIRST
+        }
+        FlowItem::Row(_) => false,
+    };
+    let (mut flow, mut items, mut count) = (LobsterFlow::new(survey), Vec::new(), 0);
+    for (message, row) in day {
+        items.clear();
+        flow.push(message, row, &mut items);
+        if message.kind == MessageKind::Deletion {
+            count += items.iter().filter(is_reduced_seed).count();
+        }
+    }
+    count
+}
+
+#[test]
+fn a_deletion_leaves_a_rest_of_a_seed_only_where_the_file_is_not_looked_ahead_in() {
+    for (name, with_survey, without) in DELETIONS_OF_PART {
+        let Some(path) = data(&format!("lobster/LOBSTER_SampleFile_{name}.zip")) else { return };
+        let day = lobster::open_zip(&path).unwrap().map(|pair| pair.unwrap());
+        let day: Vec<(Message, BookRow)> = day.collect();
+        let survey = Survey::of(day.iter().map(|(message, _)| message));
+        let counts = (deletions_of_part(&day, survey), deletions_of_part(&day, Survey::default()));
+        println!("{name}: {} deletions of a part, {} without looking ahead", counts.0, counts.1);
+        assert_eq!(counts, (with_survey, without), "{name}");
     }
 }

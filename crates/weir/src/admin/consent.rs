@@ -414,10 +414,14 @@ mod tests {
             a_later_stop_of_all_and_the_removal_of_filed_changes_are_asked_about,
             a_bust_says_its_trade_or_the_reason_why_it_cannot,
         ];
-        // The others are not of consents.
-        let of_consents = Plant::ALL.iter().filter(|plant| **plant != Plant::AuthorityReplaced);
-        for plant in of_consents {
-            plant::set(Some(*plant));
+        for plant in [
+            Plant::ScheduledStopUnasked,
+            Plant::ClearUnasked,
+            Plant::ReplaceUnasked,
+            Plant::ForgottenUncounted,
+            Plant::BustUnseen,
+        ] {
+            plant::set(Some(plant));
             let is_found = tests.iter().any(|test| std::panic::catch_unwind(test).is_err());
             plant::set(None);
             assert!(is_found, "{plant:?}");
