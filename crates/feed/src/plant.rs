@@ -1,8 +1,8 @@
-//! Planted bugs, which prove that the tests of line numbering, of captures and of codecs find bugs
+//! Planted bugs, which prove that the tests of lines, of captures and of codecs find bugs
 //! of their kind.
 //!
-//! [`line::numbering`](crate::line::numbering), [`recognise`](crate::recognise) and the codecs with
-//! a memory call [`is`] where a planted bug takes effect.
+//! [`line`](crate::line), [`recognise`](crate::recognise) and the codecs with a memory call [`is`]
+//! where a planted bug takes effect.
 
 weir_plant::plants! {
     /// A planted bug of feeds.
@@ -33,5 +33,7 @@ weir_plant::plants! {
         BestOutlivesRun,
         /// A halt of before a restart holds behind it.
         ConditionOutlivesRun,
+        /// The messages that a channel has given up are added without a bound.
+        ChannelLostUnbounded,
     }
 }

@@ -10,6 +10,7 @@ use super::numbering::{Beginning, FIRST, Numbering, Verdict};
 use super::ranges::GivenUpRanges;
 use super::seen::Seen;
 use super::{ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, Run, StaleReason, State};
+use crate::plant::{self, Plant};
 use crate::{Packet, PacketKind};
 
 /// The first gap: messages from `from` up to, but excluding, `to`.
@@ -508,7 +509,11 @@ impl Channel {
         reason: StaleReason,
         out: &mut impl Handler,
     ) {
-        self.counts.lost = self.counts.lost.saturating_add(to - from);
+        let lost = self.counts.lost;
+        self.counts.lost = match plant::is(Plant::ChannelLostUnbounded) {
+            true => lost + (to - from),
+            false => lost.saturating_add(to - from),
+        };
         out.event(self.channel, &Event::Stale { session, from, to, reason });
     }
 

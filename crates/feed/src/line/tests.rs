@@ -337,6 +337,31 @@ fn numbers_that_make_no_sense_are_counted_and_change_nothing() {
 }
 
 #[test]
+fn sessions_that_lose_all_numbers_that_there_are_lose_the_greatest_number_together() {
+    let mut scene = Scene::new(config());
+    for session in [1, 2] {
+        scene.session = session;
+        scene.a(1, 2);
+        let said = scene.heartbeat(u64::MAX);
+        let lost = format!("lost:{session}:2..{}:TooMany", u64::MAX);
+        assert!(said.contains(&lost), "{said}");
+    }
+    assert_eq!(scene.channel.counts().lost, u64::MAX);
+    assert_eq!(scene.channel.counts().lines[0].lost, u64::MAX);
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_of_losses_without_a_bound_is_found() {
+    use crate::plant::{self, Plant};
+    plant::set(Some(Plant::ChannelLostUnbounded));
+    let test = sessions_that_lose_all_numbers_that_there_are_lose_the_greatest_number_together;
+    let is_found = std::panic::catch_unwind(test).is_err();
+    plant::set(None);
+    assert!(is_found);
+}
+
+#[test]
 fn channels_are_apart_and_as_many_as_were_allowed() {
     struct Count(Vec<u32>);
     impl Handler for Count {

@@ -21,8 +21,9 @@ pub(super) const MAGIC: [u8; 3] = *b"DBN";
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=3;
 /// Bytes before the metadata: the magic, the version, the metadata's length.
 const PRELUDE_LEN: usize = 8;
-/// The limit of the metadata's length. A mapping of every option of a day takes a tenth of it.
-const METADATA_LEN_MAX: u32 = 1 << 30;
+/// The limit of the metadata's length, for which the decoder takes room at once: the number is a
+/// stranger's. A mapping of every option of a day takes less than half of it.
+const METADATA_LEN_MAX: u32 = 1 << 28;
 /// The alignment of records, which are read in place.
 const ALIGNED: usize = 8;
 /// The length of a symbol mapping of version 3, in bytes.

@@ -69,6 +69,14 @@ fn what_was_written_is_read_back_compressed_or_not() {
 }
 
 #[test]
+fn metadata_of_dbn_beyond_the_limit_is_refused_before_room_is_taken() {
+    let too_long = (1_u32 << 28) + 1;
+    let head = [&b"DBN\x03"[..], &too_long.to_le_bytes()].concat();
+    let refused = CaptureFile::new(Box::new(Cursor::new(head))).expect_err("it is too long");
+    assert_eq!(refused.to_string(), format!("metadata of {too_long} bytes"));
+}
+
+#[test]
 fn a_file_that_was_cut_off_gives_what_is_whole_and_the_place_where_it_ends() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("a.pcap");

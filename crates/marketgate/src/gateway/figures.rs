@@ -11,6 +11,7 @@ use weir_types::SessionId;
 
 use super::shm::{ShmFigures, ShmReport};
 use super::stages::{StageReaders, StagesReport};
+use crate::plant::{self, Plant};
 use crate::post::{PostFigures, PostWatch};
 use crate::receiver::Receiver;
 
@@ -436,7 +437,7 @@ impl MarketReport {
         page.put("weir_market", &door);
         page.put("weir_market", &self.receive);
         page.put_rows("weir_market_channel", &rows);
-        let lost = total(channels().map(|channel| channel.lost));
+        let lost = lost_by_all(channels().map(|channel| channel.lost));
         let row = |value: u64| [(String::new(), value)];
         let name = "weir_market_lost_total";
         page.put_derived(name, Kind::Counter, "Messages given up, on all channels.", &row(lost));
@@ -450,6 +451,15 @@ impl MarketReport {
         self.stages.put_metrics(&mut stages);
         page.append(&stages);
     }
+}
+
+/// Returns the sum of the messages that channels have given up, or the greatest number if it is
+/// larger: the numbers are of strangers and may be anything.
+pub(super) fn lost_by_all(channels: impl Iterator<Item = u64>) -> u64 {
+    if plant::is(Plant::LostSumUnbounded) {
+        return channels.sum();
+    }
+    total(channels)
 }
 
 /// A session's number in reports.
@@ -478,5 +488,15 @@ mod tests {
         report.put_metrics(&mut page);
         let page = page.into_text();
         assert!(page.contains(&format!("\nweir_market_lost_total {}\n", u64::MAX)), "{page}");
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_an_unbounded_sum_is_found_on_the_metrics_page() {
+        plant::set(Some(Plant::LostSumUnbounded));
+        let test = a_metrics_page_of_channels_that_lost_all_there_is_has_the_greatest_number;
+        let is_found = std::panic::catch_unwind(test).is_err();
+        plant::set(None);
+        assert!(is_found);
     }
 }

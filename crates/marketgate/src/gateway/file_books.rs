@@ -14,6 +14,7 @@ use weir_market::{Books, BooksConfig};
 use weir_runtime::figures::total;
 use weir_types::{InstrumentId, Nanos};
 
+use super::figures::lost_by_all;
 use super::flush_slot::{ChannelIndex, FlushContent, FlushSlot};
 use super::ring::Slots;
 use super::stages::UpdateProbe;
@@ -154,7 +155,7 @@ impl FileBooks {
             updates: decoded.updates,
             strangers: decoded.header + self.file_counts().elsewhere,
             refused: decoded.refused() - decoded.header,
-            lost: sum(|counts| counts.lost),
+            lost: lost_by_all(self.receiver.channels().map(|channel| channel.counts.lost)),
             repeated: sum(ChannelCounts::repeated),
             restarts: sum(|counts| counts.restarts),
             old_packets: sum(|counts| counts.old_session_packets),

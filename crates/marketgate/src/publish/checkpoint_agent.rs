@@ -351,8 +351,13 @@ mod tests {
             a_start_begins_with_the_older_of_two_checkpoints_and_the_next_are_the_same,
             the_events_since_the_older_of_two_checkpoints_are_kept_and_none_once_one_fails,
         ];
-        for plant in Plant::ALL {
-            plant::set(Some(*plant));
+        for plant in [
+            Plant::MarketOfLostEvents,
+            Plant::NewestMarketFirst,
+            Plant::MarketHoldsSinceNewest,
+            Plant::FailedMarketHoldsEvents,
+        ] {
+            plant::set(Some(plant));
             let is_found = tests.iter().any(|test| std::panic::catch_unwind(test).is_err());
             plant::set(None);
             assert!(is_found, "{plant:?}");

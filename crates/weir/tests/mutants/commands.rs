@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::feeds::MutatedFeed;
+use crate::feeds::{FEEDS, MutatedFeed};
 use crate::mutate::Mutant;
 use crate::support::{HANG, Home, Node, try_get, until};
 
 /// The address space of a command, in KiB: far more than a recording of 30 packets needs.
 const MEMORY_KIB: u64 = 1 << 20;
-/// One mutant in so many is served by a gateway.
+/// One mutant of a feed in so many is served by a gateway.
 const SERVED: u64 = 10;
 
 /// Runs commands on mutants.
@@ -28,10 +28,12 @@ impl Commands {
 
     /// Runs each command on a mutant.
     pub fn check(&self, feed: &MutatedFeed, mutant: &Mutant, seed: u64) {
-        let path = self.dir.path().join("mutant.pcap");
+        let path = self.dir.path().join("mutant");
         std::fs::write(&path, &mutant.file).unwrap();
         let file = path.to_str().unwrap();
-        let json: &[&str] = if seed.is_multiple_of(2) { &["--json"] } else { &[] };
+        // Seeds go round the feeds.
+        let round = seed / FEEDS.len() as u64;
+        let json: &[&str] = if round.is_multiple_of(2) { &["--json"] } else { &[] };
         let commands: [&[&str]; 3] = [
             &["feed", "inspect", file, "--feed", feed.name],
             &["feed", "stats", file, "--feed", feed.name],
@@ -41,7 +43,7 @@ impl Commands {
             let words = [words, json].concat();
             expect_an_end(&words, &run(&words), seed);
         }
-        if seed.is_multiple_of(SERVED) {
+        if round.is_multiple_of(SERVED) {
             serve(feed, path, seed);
         }
     }

@@ -1,8 +1,14 @@
-//! Recordings of each framing, as datagrams, and the places of the fields in their headers.
+//! Recordings of each feed, as datagrams or as messages of a file, and the places of the fields in
+//! their headers.
 
 use std::ops::Range;
 
+use dbn::encode::dbn::Encoder;
+use dbn::{MappingInterval, Metadata, SType, Schema, SymbolMapping};
 use weir_feed::capture::Datagram;
+use weir_feed::cta::MessageHeader as CtaHeader;
+use weir_feed::cta::trade::LongTrade;
+use weir_feed::dbn::record::rtype;
 use weir_feed::itch::encode::{
     AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, StockDirectory, stock,
 };
@@ -21,8 +27,21 @@ const PACKETS: u64 = 30;
 pub struct MutatedFeed {
     pub name: &'static str,
     pub framing: &'static Framing,
-    /// The packets of a session with this number.
+    /// The packets of a session with this number, or the messages of a file of one.
     pub session: fn(u64) -> Vec<Vec<u8>>,
+    /// Makes a file of them.
+    pub file: fn(&[Vec<u8>]) -> Vec<u8>,
+    /// True if they are packets, which a running gateway takes.
+    pub is_live: bool,
+}
+
+/// A feed that comes in datagrams.
+const fn live(
+    name: &'static str,
+    framing: &'static Framing,
+    session: fn(u64) -> Vec<Vec<u8>>,
+) -> MutatedFeed {
+    MutatedFeed { name, framing, session, file: capture, is_live: true }
 }
 
 /// The header of a framing.
@@ -42,13 +61,33 @@ const OPRA: Framing =
 const CTA: Framing =
     Framing { fields: &[1..3, 4..5, 5..9, 9..10, 10..14, 14..18], seal: Some((1..3, 18..20)) };
 
-/// All feeds that come in datagrams, one of each framing and sort of book.
+/// A message of ITCH behind its length.
+const DAY_FILE: Framing =
+    Framing { fields: &[0..2, 2..3, 3..5, 7..13, 13..21, 21..22, 22..26], seal: None };
+/// A record of DBN with an order.
+const RECORD: Framing = Framing {
+    fields: &[0..1, 1..2, 2..4, 4..8, 8..16, 16..24, 24..32, 32..36, 36..38, 38..40, 40..48],
+    seal: None,
+};
+
+/// All feeds, and the files of messages that commands read.
 pub const FEEDS: &[MutatedFeed] = &[
-    MutatedFeed { name: "itch", framing: &MOLD, session: itch },
-    MutatedFeed { name: "iex-deep", framing: &IEX_TP, session: deep },
-    MutatedFeed { name: "weir", framing: &MOLD, session: own },
-    MutatedFeed { name: "opra", framing: &OPRA, session: opra },
-    MutatedFeed { name: "cqs", framing: &CTA, session: cqs },
+    live("itch", &MOLD, itch),
+    live("iex-deep", &IEX_TP, deep),
+    live("iex-deep-plus", &IEX_TP, deep_plus),
+    live("iex-tops", &IEX_TP, tops),
+    live("weir", &MOLD, own),
+    live("opra", &OPRA, opra),
+    live("cqs", &CTA, cqs),
+    live("cts", &CTA, cts),
+    MutatedFeed {
+        name: "itch",
+        framing: &DAY_FILE,
+        session: day_file,
+        file: joined,
+        is_live: false,
+    },
+    MutatedFeed { name: "dbn", framing: &RECORD, session: records, file: dbn_file, is_live: false },
 ];
 
 /// Fixes a datagram's length and checksum after a change.
@@ -141,28 +180,33 @@ fn itch_messages(number: u64, header: &Header) -> Vec<Vec<u8>> {
     messages
 }
 
-fn deep(session: u64) -> Vec<Vec<u8>> {
+fn joined(messages: &[Vec<u8>]) -> Vec<u8> {
+    messages.concat()
+}
+
+/// The messages of a day file, each behind its length.
+fn day_file(session: u64) -> Vec<Vec<u8>> {
+    let framed = |message: Vec<u8>| {
+        let len = u16::try_from(message.len()).expect("a short message");
+        [&len.to_be_bytes()[..], &message].concat()
+    };
+    let of_number = |number: u64| {
+        let timestamp = session * 3_600 * SECOND + number * SECOND;
+        itch_messages(number, &Header { stock_locate: 1, tracking_number: 0, timestamp })
+    };
+    (1..=PACKETS).flat_map(of_number).map(framed).collect()
+}
+
+/// A session over IEX-TP: a packet for each message, which is made of its number and its time.
+fn iex(protocol: u16, session: u64, message: fn(u64, u64) -> Vec<u8>) -> Vec<Vec<u8>> {
     let (mut offset, mut packets) = (0_u64, Vec::new());
     for number in 1..=PACKETS {
         let time = 1_700_000_000 * SECOND + session * 3_600 * SECOND + number * SECOND;
-        let message = if number == 1 {
-            let mut message = vec![b'D', 0];
-            message.extend(time.to_le_bytes());
-            message.extend(b"AAPL    ");
-            message.extend(100_u32.to_le_bytes());
-            message.extend(1_000_000_i64.to_le_bytes());
-            message.push(1);
-            message
-        } else {
-            let mut message = vec![if number.is_multiple_of(2) { b'8' } else { b'5' }, 1];
-            message.extend(time.to_le_bytes());
-            message.extend(b"AAPL    ");
-            message.extend(u32::try_from(100 * (number % 4)).expect("few").to_le_bytes());
-            message.extend((1_000_000 + 100 * (number % 7).cast_signed()).to_le_bytes());
-            message
-        };
+        let message = if number == 1 { directory(time) } else { message(number, time) };
         let len = u16::try_from(message.len()).expect("a short message");
-        let mut packet = vec![1, 0, 0x04, 0x80, 1, 0, 0, 0];
+        let mut packet = vec![1, 0];
+        packet.extend(protocol.to_le_bytes());
+        packet.extend(1_u32.to_le_bytes());
         packet.extend(u32::try_from(session).expect("few sessions").to_le_bytes());
         packet.extend((len + 2).to_le_bytes());
         packet.extend(1_u16.to_le_bytes());
@@ -175,6 +219,73 @@ fn deep(session: u64) -> Vec<Vec<u8>> {
         offset += u64::from(len) + 2;
     }
     packets
+}
+
+/// The beginning of a message of IEX, up to the symbol.
+fn iex_message(kind: u8, code: u8, time: u64) -> Vec<u8> {
+    let mut message = vec![kind, code];
+    message.extend(time.to_le_bytes());
+    message.extend(b"AAPL    ");
+    message
+}
+
+fn directory(time: u64) -> Vec<u8> {
+    let mut message = iex_message(b'D', 0, time);
+    message.extend(100_u32.to_le_bytes());
+    message.extend(1_000_000_i64.to_le_bytes());
+    message.push(1);
+    message
+}
+
+/// A price around a hundred dollars.
+fn iex_price(number: u64) -> [u8; 8] {
+    (1_000_000 + 100 * (number % 7)).to_le_bytes()
+}
+
+fn deep(session: u64) -> Vec<Vec<u8>> {
+    iex(0x8004, session, |number, time| {
+        let side = if number.is_multiple_of(2) { b'8' } else { b'5' };
+        let mut message = iex_message(side, 1, time);
+        message.extend(u32::try_from(100 * (number % 4)).expect("few").to_le_bytes());
+        message.extend(iex_price(number));
+        message
+    })
+}
+
+/// Orders, each added, then changed, executed and deleted by the next three messages.
+fn deep_plus(session: u64) -> Vec<Vec<u8>> {
+    iex(0x8005, session, |number, time| {
+        let (kind, code) = [(b'a', b'8'), (b'M', 1), (b'L', 0), (b'R', 0)][number as usize % 4];
+        let mut message = iex_message(kind, code, time);
+        message.extend((number / 4).to_le_bytes());
+        if kind != b'R' {
+            message.extend(100_u32.to_le_bytes());
+            message.extend(iex_price(number / 4));
+        }
+        if kind == b'L' {
+            message.extend(number.to_le_bytes());
+        }
+        message
+    })
+}
+
+/// Quotes, and a trade behind each.
+fn tops(session: u64) -> Vec<Vec<u8>> {
+    iex(0x8003, session, |number, time| {
+        if number.is_multiple_of(2) {
+            let mut message = iex_message(b'Q', 0, time);
+            message.extend(100_u32.to_le_bytes());
+            message.extend(iex_price(number));
+            message.extend(iex_price(number + 1));
+            message.extend(200_u32.to_le_bytes());
+            return message;
+        }
+        let mut message = iex_message(b'T', 0, time);
+        message.extend(50_u32.to_le_bytes());
+        message.extend(iex_price(number));
+        message.extend(number.to_le_bytes());
+        message
+    })
 }
 
 /// The session and number of a block.
@@ -212,6 +323,78 @@ fn opra(session: u64) -> Vec<Vec<u8>> {
         block(&OPRA, &[6, 0, 0, b'O', b' ', 0], BlockNumber { session, number }, &message)
     };
     (1..=PACKETS).map(packet).collect()
+}
+
+/// Trades of whole shares behind the start of the day.
+fn cts(session: u64) -> Vec<Vec<u8>> {
+    let packet = |number: u64| {
+        let (kind, body) = if number == 1 { (b"CA", vec![]) } else { (b"TL", long_trade(number)) };
+        let len = u16::try_from(2 + CtaHeader::LEN + body.len()).expect("a short message");
+        let mut message = len.to_be_bytes().to_vec();
+        message.extend(kind);
+        message.push(b'N');
+        message.resize(2 + CtaHeader::LEN, 0);
+        message.extend(body);
+        block(&CTA, &[1, 0, 0, b'T', b'O'], BlockNumber { session, number }, &message)
+    };
+    (1..=PACKETS).map(packet).collect()
+}
+
+fn long_trade(number: u64) -> Vec<u8> {
+    let mut body = b"AAPL       0@   ".to_vec();
+    body.extend((100_000_000 + 10_000 * number).to_be_bytes());
+    body.extend(100_u32.to_be_bytes());
+    body.resize(LongTrade::LEN, b' ');
+    let last = body.len() - 2;
+    body[last..].copy_from_slice(b"AA");
+    body
+}
+
+/// Records of orders, and a mapping of their instrument.
+fn records(session: u64) -> Vec<Vec<u8>> {
+    let order = |number: u64| {
+        let time = DAY_OF_RECORDS * DAY + session * 3_600 * SECOND + number * SECOND;
+        let mut record = vec![14, rtype::MBO, 2, 0];
+        record.extend(INSTRUMENT.to_le_bytes());
+        record.extend(time.to_le_bytes());
+        record.extend((number / 3).to_le_bytes());
+        record.extend((100_000_000_000 + 10_000_000 * (number % 7)).to_le_bytes());
+        record.extend(100_u32.to_le_bytes());
+        let side = if (number / 3).is_multiple_of(2) { b'B' } else { b'A' };
+        record.extend([0, 0, b"AMC"[number as usize % 3], side]);
+        record.extend(time.to_le_bytes());
+        record.extend([0; 8]);
+        record
+    };
+    let mut mapping = vec![44, rtype::SYMBOL_MAPPING, 0, 0];
+    mapping.extend(INSTRUMENT.to_le_bytes());
+    mapping.resize(176, 0);
+    mapping[89..93].copy_from_slice(b"AAPL");
+    std::iter::once(mapping).chain((3..=PACKETS).map(order)).collect()
+}
+
+/// The day of the records, since the Unix epoch: 2026-01-05.
+const DAY_OF_RECORDS: u64 = 20_458;
+/// The dataset's number of the instrument.
+const INSTRUMENT: u32 = 7;
+
+/// Writes a file of DBN: the metadata with a mapping, then the records.
+fn dbn_file(records: &[Vec<u8>]) -> Vec<u8> {
+    let date = |day| time::Date::from_calendar_date(2026, time::Month::January, day).unwrap();
+    let symbol = INSTRUMENT.to_string();
+    let interval = MappingInterval { start_date: date(5), end_date: date(6), symbol };
+    let mapping = SymbolMapping { raw_symbol: "AAPL".to_owned(), intervals: vec![interval] };
+    let metadata = Metadata::builder()
+        .version(3)
+        .dataset("XNAS.ITCH")
+        .schema(Some(Schema::Mbo))
+        .start(DAY_OF_RECORDS * DAY)
+        .stype_in(Some(SType::RawSymbol))
+        .stype_out(SType::InstrumentId)
+        .mappings(vec![mapping])
+        .build();
+    let encoder = Encoder::new(Vec::new(), &metadata).unwrap();
+    [&encoder.get_ref()[..], &records.concat()].concat()
 }
 
 fn cqs(session: u64) -> Vec<Vec<u8>> {

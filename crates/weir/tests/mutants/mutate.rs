@@ -1,13 +1,13 @@
 //! Mutations by seed.
 
-use crate::feeds::{Framing, MutatedFeed, capture, seal};
+use crate::feeds::{Framing, MutatedFeed, seal};
 
 /// A changed recording.
 #[derive(Debug)]
 pub struct Mutant {
-    /// Its datagrams, which a gateway is sent.
+    /// Its datagrams, which a gateway is sent, or the messages of its file.
     pub datagrams: Vec<Vec<u8>>,
-    /// Its capture, which commands read.
+    /// Its capture or other file, which commands read.
     pub file: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ pub fn mutant(feed: &MutatedFeed, seed: u64) -> Mutant {
     for _ in 0..=random.below(4) {
         mutate(feed, &mut datagrams, &mut random);
     }
-    let mut file = capture(&datagrams);
+    let mut file = (feed.file)(&datagrams);
     if random.below(4) == 0 {
         mutate_file(&mut file, &mut random);
     }

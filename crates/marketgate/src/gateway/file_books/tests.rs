@@ -144,6 +144,17 @@ fn numbers_at_their_ends_on_two_groups_have_a_sum() {
     assert_eq!(market.counts().lost, u64::MAX);
 }
 
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_of_an_unbounded_sum_is_found_in_a_file() {
+    use crate::plant::{self, Plant};
+    plant::set(Some(Plant::LostSumUnbounded));
+    let is_found =
+        std::panic::catch_unwind(numbers_at_their_ends_on_two_groups_have_a_sum).is_err();
+    plant::set(None);
+    assert!(is_found);
+}
+
 #[test]
 fn other_datagrams_and_unknown_messages_are_counted_and_passed_over() {
     let unknown = packets(&[b"?an unknown type".to_vec(), add(1, b'B', 100_0000, 300)]);

@@ -27,9 +27,14 @@ const TESTS: &[(&str, fn())] = &[
     ("honest", super::an_honest_sender_on_two_lines_is_never_doubted_and_each_restart_is_told_once),
 ];
 
-/// All but those of recognition and codecs, which have their own tests.
+/// All but those of channels, recognition and codecs, which have their own tests.
 fn of_numbering() -> impl Iterator<Item = Plant> {
-    let others = [Plant::HeaderIsEnough, Plant::BestOutlivesRun, Plant::ConditionOutlivesRun];
+    let others = [
+        Plant::HeaderIsEnough,
+        Plant::BestOutlivesRun,
+        Plant::ConditionOutlivesRun,
+        Plant::ChannelLostUnbounded,
+    ];
     Plant::ALL.iter().copied().filter(move |plant| !others.contains(plant))
 }
 
