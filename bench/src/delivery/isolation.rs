@@ -1,11 +1,12 @@
-//! `weir-bench delivery-isolation`: a hundred good clients next to three that misbehave.
+//! `weir-bench delivery-isolation`: a hundred good clients next to seven that misbehave.
 //!
 //! One does not read, one reads a kilobyte per second, one sends forged tokens, queries in other
-//! sessions' names and garbage as fast as it can. In each pair of runs the three connect once to
+//! sessions' names and garbage as fast as it can. Four are at other listeners: WebSockets without a
+//! subscription, a WebSocket that stalls while its key is replaced, a creator of subscriptions with
+//! the greatest quotas, and handles at one token. In each pair of runs the seven connect once to
 //! the good clients' node, and once, as the control, to another node of the same machine: their
 //! cost to the machine is in both runs, their cost to the good clients in one only.
 
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use anyhow::ensure;
@@ -15,7 +16,7 @@ use weir_client::Admin;
 use weir_types::{PartitionId, SessionId};
 
 use super::pests::{Passes, Pests};
-use super::rig::{Emulator, FIRST_SOURCE, Rig, class, number};
+use super::rig::{DOORS, Doors, Emulator, FIRST_SOURCE, Rig, class, number};
 use crate::roundtrip::{Estimate, median_with_interval};
 
 /// The limits: the ratio of the good clients' p99, and the ratio of the store's ingest rate.
@@ -52,11 +53,21 @@ struct Run {
     p50: f64,
     p99: f64,
     taken_in_per_s: f64,
+    /// The resident memory ahead of the visit, and behind it.
+    resident_before: u64,
     resident: u64,
     anonymous: u64,
     /// The bytes that its store has allocated.
     store: u64,
     pests: Value,
+    pest_count: usize,
+}
+
+impl Run {
+    /// The memory that the run has added, in bytes; negative if there is less.
+    fn left(&self) -> f64 {
+        self.resident as f64 - self.resident_before as f64
+    }
 }
 
 /// Runs the benchmark and prints its JSON object as the last line.
@@ -67,7 +78,7 @@ pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
     let in_range = args.seconds >= 1.0 && args.seconds <= 60.0 && args.pairs > 0 && args.rate > 0;
     ensure!(in_range, "--seconds from 1 to 60, --pairs and --rate at least 1");
     // The limit is reached in the first run: readers cause any later growth.
-    let kept = format!("[delivery]\nended_orders_max = {}\n", args.orders);
+    let kept = format!("[delivery]\nended_orders_max = {}\n{DOORS}", args.orders);
     let start = || Rig::start_with(1, 1_000, &kept);
     let (rig, decoy) = (start()?, start()?);
     let whole = (args.seconds + WARM_UP + BETWEEN) * f64::from(args.pairs) * 2.0;
@@ -102,9 +113,9 @@ fn core(rig: &Rig, args: &IsolationArgs, rate: u32, whole: f64) -> anyhow::Resul
     ])
 }
 
-/// The node and the credentials for the three.
+/// The node's listeners and the credentials for the seven.
 struct Visits {
-    node: SocketAddr,
+    doors: Doors,
     passes: Passes,
 }
 
@@ -112,16 +123,19 @@ impl Visits {
     fn allow(rig: &Rig) -> anyhow::Result<Visits> {
         let (address, key) = (rig.node.address(), rig.node.key());
         let mut admin = Admin::connect(address, SessionId(1), key, ANSWER_TIME)?;
-        let passes = Passes::issue(&mut admin)?;
+        let doors = rig.doors()?;
+        let passes = Passes::issue(&mut admin, &doors)?;
         admin.close()?;
-        Ok(Visits { node: rig.node.address(), passes })
+        Ok(Visits { doors, passes })
     }
 }
 
 const ANSWER_TIME: std::time::Duration = std::time::Duration::from_secs(5);
 
 fn measure(rig: &Rig, visits: &Visits, args: &IsolationArgs) -> anyhow::Result<Run> {
-    let pests = Pests::at(visits.node, PartitionId(FIRST_SOURCE), &visits.passes);
+    let resident_before = rig.node.resident_bytes()?;
+    let pests = Pests::at(visits.doors, PartitionId(FIRST_SOURCE), &visits.passes);
+    let pest_count = pests.count();
     let mut crowd = rig.clients(&[
         "--mix",
         GOOD,
@@ -145,11 +159,19 @@ fn measure(rig: &Rig, visits: &Visits, args: &IsolationArgs) -> anyhow::Result<R
         p50: number(&delay["p50"]),
         p99: number(&delay["p99"]),
         taken_in_per_s: taken as f64 / span.as_secs_f64(),
+        resident_before,
         resident: rig.node.resident_bytes()?,
         anonymous: rig.node.anonymous_bytes()?,
         store: rig.store_bytes()?,
         pests,
+        pest_count,
     })
+}
+
+/// The memory that a visit leaves beyond that of its control run, in bytes.
+fn left(with: &[Run], control: &[Run]) -> Estimate {
+    let pairs = with.iter().zip(control);
+    median_with_interval(&mut pairs.map(|(w, c)| w.left() - c.left()).collect::<Vec<_>>())
 }
 
 fn ratio(with: &[Run], control: &[Run], of: impl Fn(&Run) -> f64) -> Estimate {
@@ -189,6 +211,7 @@ fn result(args: &IsolationArgs, with: &[Run], control: &[Run]) -> Value {
         "orders": args.orders,
         "row_bytes": 600,
         "good": GOOD,
+        "parties": with[0].pest_count,
         "pairs": args.pairs,
         "run_seconds": args.seconds,
         "ratio_p50": p50.json(),
@@ -196,7 +219,10 @@ fn result(args: &IsolationArgs, with: &[Run], control: &[Run]) -> Value {
         "ratio_taken_in": rate.json(),
         "goal_p99": judge(p99.high <= GOAL_P99, p99.low > GOAL_P99),
         "goal_taken_in": judge(rate.low >= GOAL_RATE, rate.high < GOAL_RATE),
+        "resident_before_bytes":
+            with.iter().map(|run| run.resident_before).collect::<Vec<_>>(),
         "resident_bytes": resident,
+        "left_bytes": left(with, control).json(),
         "anonymous_bytes": with.iter().map(|run| run.anonymous).collect::<Vec<_>>(),
         "store_bytes": with.iter().map(|run| run.store).collect::<Vec<_>>(),
         "grown_bytes": grown,
@@ -213,13 +239,14 @@ fn tell(pair: u32, with: &Run, control: &Run) {
     let of = |ns: f64| span(ns as u64);
     eprintln!(
         "{pair:>3}: good p50 {} against {}, p99 {} against {}; {:.0} taken in/s against {:.0}; \
-         {} MiB, {} of them in no file, {} the store's",
+         {} MiB ahead of the visit, {} behind it, {} of them in no file, {} the store's",
         of(with.p50),
         of(control.p50),
         of(with.p99),
         of(control.p99),
         with.taken_in_per_s,
         control.taken_in_per_s,
+        with.resident_before >> 20,
         with.resident >> 20,
         with.anonymous >> 20,
         with.store >> 20,

@@ -9,7 +9,7 @@
 //!   for fuller pages.
 //! - [`net`]: batches of changes, compared with Tarantool and Redis.
 //! - [`runaway`]: more readers than the store can serve, then fewer again.
-//! - [`isolation`]: a hundred good clients next to three that misbehave ([`pests`]).
+//! - [`isolation`]: a hundred good clients next to seven that misbehave ([`pests`], [`parties`]).
 //! - [`parked`]: the cost of ten thousand clients waiting without changes.
 //! - [`broker`]: messages to subscribers; [`cold`]: the archive; [`router_net`]: a router.
 //! - Of parts alone, in this process: [`store`], [`filters`], [`router`].
@@ -21,6 +21,7 @@ pub mod filters;
 mod isolation;
 mod net;
 mod parked;
+mod parties;
 mod pests;
 mod rig;
 pub mod router;

@@ -1,9 +1,9 @@
-//! Three clients that must not hurt a store: one that does not read, one that reads a kilobyte per
-//! second, and a malicious one. Each has its own thread and session, and reconnects when
-//! disconnected.
+//! Clients that must not hurt a store: one that does not read, one that reads a kilobyte per
+//! second, a malicious one, and the [`parties`](super::parties) at other listeners. Each has its
+//! own thread and session, and reconnects when disconnected.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -21,6 +21,9 @@ use weir_wire::delivery::FetchOrders;
 use weir_wire::dialogue::{put_fetch_orders, put_logon};
 use weir_wire::reference::DefineSession;
 use weir_wire::session::{ApiKey, Logon};
+
+use super::parties::{self, Keys, Visit};
+use super::rig::Doors;
 
 /// The first of the three sessions.
 const FIRST_ID: u32 = 900_000;
@@ -52,66 +55,76 @@ impl Way {
 
 /// A client's counters.
 #[derive(Debug, Default)]
-struct Tally {
-    opened: AtomicU64,
-    sent: AtomicU64,
-    read: AtomicU64,
+pub(super) struct Tally {
+    /// Connections, or subscriptions of one that creates them.
+    pub(super) opened: AtomicU64,
+    /// Connections, subscriptions and handles that the node refused.
+    pub(super) refused: AtomicU64,
+    /// Bytes sent.
+    pub(super) sent: AtomicU64,
+    /// Bytes read.
+    pub(super) read: AtomicU64,
 }
 
-/// The keys of the three sessions at a node.
-pub(super) struct Passes([ApiKey; 3]);
+/// A client's thread, by its name.
+pub(super) type Running = (&'static str, Arc<Tally>, JoinHandle<()>);
 
-impl Passes {
-    /// Defines the sessions, which may see everything.
-    ///
-    /// # Errors
-    /// The node refuses a definition.
-    pub(super) fn issue(admin: &mut Admin) -> anyhow::Result<Passes> {
-        let keys = [fresh_key()?, fresh_key()?, fresh_key()?];
-        for (id, key) in (FIRST_ID..).zip(&keys) {
-            admin.define_session(DefineSession {
-                request_no: RequestNo::NONE,
-                valid_until: Nanos(0),
-                credential: weir_client::key::key_hash(key),
-                session_id: SessionId::NONE,
-                defined_session_id: SessionId(id),
-                firm_id: FirmId::NONE,
-                order_rate_max: 0,
-                in_flight_max: 0,
-                role: Role::Supervisor,
-                credential_kind: CredentialKind::ApiKey,
-                live_orders_max: 0,
-                fields: 0,
-            })?;
-        }
-        Ok(Passes(keys))
+/// The keys of all clients' sessions at a node.
+pub(super) struct Passes {
+    plain: [ApiKey; 3],
+    parties: Keys,
+}
+
+/// The definition of a session without a firm.
+pub(super) fn session(id: SessionId, role: Role, key: &ApiKey) -> DefineSession {
+    DefineSession {
+        request_no: RequestNo::NONE,
+        valid_until: Nanos(0),
+        credential: weir_client::key::key_hash(key),
+        session_id: SessionId::NONE,
+        defined_session_id: id,
+        firm_id: FirmId::NONE,
+        order_rate_max: 0,
+        in_flight_max: 0,
+        role,
+        credential_kind: CredentialKind::ApiKey,
+        live_orders_max: 0,
+        fields: 0,
     }
 }
 
-/// The three clients, running until [`Pests::leave`].
+impl Passes {
+    /// Defines the sessions; those of readers may see everything.
+    ///
+    /// # Errors
+    /// The node refuses a definition.
+    pub(super) fn issue(admin: &mut Admin, doors: &Doors) -> anyhow::Result<Passes> {
+        let plain = [fresh_key()?, fresh_key()?, fresh_key()?];
+        for (id, key) in (FIRST_ID..).zip(&plain) {
+            admin.define_session(session(SessionId(id), Role::Supervisor, key))?;
+        }
+        Ok(Passes { plain, parties: Keys::issue(admin, doors)? })
+    }
+}
+
+/// The clients, running until [`Pests::leave`].
 pub(super) struct Pests {
     stop: Arc<AtomicBool>,
-    threads: Vec<(&'static str, Arc<Tally>, JoinHandle<()>)>,
+    threads: Vec<Running>,
 }
 
 impl Pests {
     /// Starts the clients against a node.
-    pub(super) fn at(node: SocketAddr, source: PartitionId, passes: &Passes) -> Pests {
+    pub(super) fn at(doors: Doors, source: PartitionId, passes: &Passes) -> Pests {
         let stop = Arc::new(AtomicBool::new(false));
-        let threads = Way::ALL.into_iter().zip((FIRST_ID..).zip(passes.0));
-        let threads = threads.map(|((way, name), (id, key))| {
+        let plain = Way::ALL.into_iter().zip((FIRST_ID..).zip(passes.plain));
+        let plain = plain.map(|((way, name), (id, key))| {
             let tally = Arc::<Tally>::default();
             let mut pest = Pest {
                 way,
-                node,
+                doors,
                 source,
-                logon: Logon {
-                    api_key: key,
-                    session_id: SessionId(id),
-                    heartbeat_interval_ms: 60_000,
-                    cancel_on_disconnect: Switch::Off,
-                    takeover: Switch::Off,
-                },
+                logon: logon(SessionId(id), key),
                 rng: Rng::new(u64::from(id)),
                 tally: tally.clone(),
             };
@@ -119,8 +132,14 @@ impl Pests {
             let thread = std::thread::spawn(move || pest.run(&stop));
             (name, tally, thread)
         });
-        let threads = threads.collect();
+        let mut threads: Vec<Running> = plain.collect();
+        threads.extend(parties::start(&Visit { doors, source, keys: passes.parties }, &stop));
         Pests { stop, threads }
+    }
+
+    /// The number of clients.
+    pub(super) fn count(&self) -> usize {
+        self.threads.len()
     }
 
     /// Stops the clients; returns their counters.
@@ -132,6 +151,7 @@ impl Pests {
             let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
             let tally = json!({
                 "opened": of(&tally.opened),
+                "refused": of(&tally.refused),
                 "sent_bytes": of(&tally.sent),
                 "read_bytes": of(&tally.read),
             });
@@ -141,9 +161,14 @@ impl Pests {
     }
 }
 
+/// The logon of a client.
+pub(super) fn logon(session_id: SessionId, api_key: ApiKey) -> Logon {
+    Logon { api_key, session_id, heartbeat_interval_ms: 60_000, cancel_on_disconnect: Switch::Off }
+}
+
 struct Pest {
     way: Way,
-    node: SocketAddr,
+    doors: Doors,
     source: PartitionId,
     logon: Logon,
     rng: Rng,
@@ -161,7 +186,7 @@ impl Pest {
 
     /// Runs one connection until it is disconnected.
     fn visit(&mut self, stop: &AtomicBool) -> std::io::Result<()> {
-        let mut stream = TcpStream::connect(self.node)?;
+        let mut stream = TcpStream::connect(self.doors.orders)?;
         self.tally.opened.fetch_add(1, Ordering::Relaxed);
         if self.way == Way::Slow {
             rustix::net::sockopt::set_socket_recv_buffer_size(&stream, SLOW_BYTES)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::process::{ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
@@ -21,6 +22,21 @@ const FIRST_SESSION: u16 = 30;
 
 /// The processor time of a node's threads over a span of time, by name.
 pub(super) type ThreadTimes = BTreeMap<String, Duration>;
+
+/// The configuration of the listeners behind [`Doors`].
+pub(super) const DOORS: &str =
+    "[web]\nlisten = \"127.0.0.1:0\"\n[subscriptions]\nlisten = \"127.0.0.1:0\"\n";
+
+/// The addresses of a node's listeners.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doors {
+    /// Order entry, and order state by token.
+    pub(super) orders: SocketAddr,
+    /// HTTP and WebSocket.
+    pub(super) web: SocketAddr,
+    /// Durable subscriptions.
+    pub(super) subscriptions: SocketAddr,
+}
 
 /// A node with sources.
 pub(super) struct Rig {
@@ -51,6 +67,15 @@ impl Rig {
         let (level, wait) = (Durability::Memory, WaitStrategy::Park);
         let node = Child::node_with("node", level, wait, &["--config", config], &work)?;
         Ok(Rig { node, _work: work })
+    }
+
+    /// The node's listeners, if its configuration has [`DOORS`].
+    pub(super) fn doors(&self) -> anyhow::Result<Doors> {
+        Ok(Doors {
+            orders: self.node.address(),
+            web: self.node.listener("web")?,
+            subscriptions: self.node.listener("subscriptions")?,
+        })
     }
 
     /// Starts a core; on return it has filled the store and waits for [`Emulator::begin`].

@@ -136,8 +136,8 @@ pub(crate) struct NodeSetting<'a> {
 pub(crate) struct Child {
     process: std::process::Child,
     address: SocketAddr,
-    /// The address of a node's status page.
-    http: Option<SocketAddr>,
+    /// The line by which it told that it is ready.
+    ready: String,
     key: ApiKey,
     tls: Option<ClientTls>,
 }
@@ -224,10 +224,7 @@ impl Child {
         let read = BufReader::new(stdout).read_line(&mut line);
         let ready = read.ok().and_then(|_| ready_address(&line, "order-entry="));
         match ready {
-            Some(address) => {
-                let http = ready_address(&line, "http=");
-                Ok(Child { process, address, http, key, tls: None })
-            }
+            Some(address) => Ok(Child { process, address, ready: line, key, tls: None }),
             None => {
                 // It may have ended already; its log has the reason.
                 let _ = process.kill();
@@ -331,7 +328,13 @@ impl Child {
     /// # Panics
     /// If the child is not a node.
     pub(crate) fn http(&self) -> SocketAddr {
-        self.http.expect("a node has a status page")
+        ready_address(&self.ready, "http=").expect("a node has a status page")
+    }
+
+    /// The address of a node's further listener, by its name in the ready line.
+    pub(crate) fn listener(&self, name: &str) -> anyhow::Result<SocketAddr> {
+        ready_address(&self.ready, &format!("{name}="))
+            .with_context(|| format!("the node has no listener {name}"))
     }
 
     /// The processor time of each of its threads so far, by name; threads of one name are summed.
