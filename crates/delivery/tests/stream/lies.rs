@@ -366,10 +366,22 @@ impl Lies {
     }
 }
 
+/// Prints the seed of a failure.
+struct SeedOfFailure(u64);
+
+impl Drop for SeedOfFailure {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}
+
 #[test]
 fn a_core_that_lies_stops_nothing_and_no_refused_row_is_seen() {
     let mut met: BTreeMap<Reason, u64> = BTreeMap::new();
     for seed in 0..seeds() {
+        let _seed = SeedOfFailure(seed);
         let mut lies = Lies::new(seed);
         (0..300).for_each(|_| lies.step());
         lies.restart();
@@ -398,6 +410,11 @@ fn a_core_that_lies_stops_nothing_and_no_refused_row_is_seen() {
     ];
     let missing: Vec<_> = wanted.iter().filter(|reason| !met.contains_key(*reason)).collect();
     assert!(missing.is_empty(), "never met {missing:?}: {met:?}");
+    let (seeds, refusals) = (seeds(), met.values().sum::<u64>());
+    println!(
+        "{{\"campaign\": \"lies\", \"of\": \"model\", \"seeds\": {seeds}, \
+         \"refusals\": {refusals}}}"
+    );
 }
 
 /// The last record number and the last `seq` once ended the process, at every start again.

@@ -306,11 +306,16 @@ impl Liar {
     }
 }
 
+/// The node is killed and started again in one seed of so many, after each so many steps.
+const KILLED_SEEDS: u64 = 2;
+const KILLED_STEPS: u64 = 20;
+const STEPS: u64 = 60;
+
 fn lie(home: &Home, mut node: Node, seed: u64) -> Node {
     let mut liar = Liar::new(&node, seed);
-    for step in 0..60 {
+    for step in 1..=STEPS {
         liar.step();
-        if step % 20 == 19 && seed.is_multiple_of(5) {
+        if step.is_multiple_of(KILLED_STEPS) && seed.is_multiple_of(KILLED_SEEDS) {
             node.kill();
             node = home.start();
             liar.client = log_on(&node, CORE);
@@ -325,13 +330,30 @@ fn lie(home: &Home, mut node: Node, seed: u64) -> Node {
     node
 }
 
+/// Prints the seed of a failure.
+struct SeedOfFailure(u64);
+
+impl Drop for SeedOfFailure {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}
+
 #[test]
 fn a_core_that_lies_stops_no_trading_and_no_start_and_readers_see_the_truth() {
     let seeds = std::env::var("WEIR_LIE_SEEDS").ok().and_then(|text| text.parse().ok());
+    let seeds: u64 = seeds.unwrap_or(6);
     let (home, mut node) = node_with("durability = \"os\"\n");
     open_market(&node, &[ALICE]);
-    for seed in 0..seeds.unwrap_or(6) {
+    for seed in 0..seeds {
+        let _seed = SeedOfFailure(seed);
         node = lie(&home, node, seed);
     }
     assert!(node.terminate().success());
+    let kills = seeds.div_ceil(KILLED_SEEDS) * (STEPS / KILLED_STEPS);
+    println!(
+        "{{\"campaign\": \"lies\", \"of\": \"node\", \"seeds\": {seeds}, \"kills\": {kills}}}"
+    );
 }
