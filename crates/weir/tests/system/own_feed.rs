@@ -156,36 +156,45 @@ fn rows_of(told: &Received, id: InstrumentId) -> Rows {
     told.levels.get(&id).map_or_else(Rows::new, |levels| levels.iter().map(row).collect())
 }
 
-/// Waits until a subscriber of B has A's book.
+/// Waits until a subscriber of B has A's book, and that is the one that A's reports imply.
 pub fn assert_follows(subscriber: &mut Subscriber, a: &Node, crowd: &Crowd) {
-    // A silent client is logged out, so the subscriber is polled meanwhile.
-    let want = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| book_of(a));
-        while !asking.is_finished() {
-            subscriber.poll();
-        }
-        asking.join().unwrap()
-    });
-    let reported = [Side::Buy, Side::Sell]
+    let [bids, asks] = [Side::Buy, Side::Sell]
         .map(|side| crowd.levels(side).into_iter().map(move |(price, qty)| (side, price, qty)));
-    let shown: Vec<_> = want.iter().map(|(side, price, qty, _)| (*side, *price, *qty)).collect();
-    assert_eq!(shown, reported.into_iter().flatten().collect::<Vec<_>>(), "A's own reports");
-    assert_has_book(subscriber, &want);
+    let reported: Vec<_> = bids.chain(asks).collect();
+    assert_has_book_of(subscriber, a, |book| {
+        book.iter().map(|(side, price, qty, _)| (*side, *price, *qty)).eq(reported.iter().copied())
+    });
 }
 
-/// Waits until a subscriber of B has this book.
-pub fn assert_has_book(subscriber: &mut Subscriber, want: &Rows) {
+/// Waits until a subscriber of B has A's book, and that is the one wanted. A's own market may be
+/// older than its reports, so its book is asked for again until it is.
+pub fn assert_has_book_of(
+    subscriber: &mut Subscriber,
+    a: &Node,
+    is_wanted: impl Fn(&Rows) -> bool,
+) {
     let begun = Instant::now();
     loop {
-        subscriber.poll();
-        let id = instrument(subscriber);
-        let found = id.map(|id| rows_of(&subscriber.told, id)).unwrap_or_default();
-        if found == *want {
+        // A silent client is logged out, so the subscriber is polled meanwhile.
+        let book = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| book_of(a));
+            while !asking.is_finished() {
+                subscriber.poll();
+            }
+            asking.join().unwrap()
+        });
+        let asked = Instant::now();
+        while is_wanted(&book) && asked.elapsed() < Duration::from_secs(1) {
+            subscriber.poll();
+            let id = instrument(subscriber);
+            let found = id.map(|id| rows_of(&subscriber.told, id)).unwrap_or_default();
             let state = id.and_then(|id| subscriber.told.statuses.get(&id));
-            assert_eq!(state, Some(&TradingState::Trading));
-            return;
+            if found == book && state == Some(&TradingState::Trading) {
+                return;
+            }
+            assert!(begun.elapsed() < HANG, "B has {found:?} in {state:?}, A has {book:?}");
         }
-        assert!(begun.elapsed() < HANG, "B has {found:?}, A has {want:?}");
+        assert!(begun.elapsed() < HANG, "A has {book:?}, which is not the one wanted");
     }
 }
 

@@ -8,7 +8,7 @@ use weir_feed::moldudp64::MoldSession;
 use weir_feed::soupbin::{Inbox, Login, Reject, SoupPacket};
 
 use crate::own_feed::{
-    Venue, Wire, assert_follows, assert_has_book, book_of, channel, gateway, subscriber,
+    Venue, Wire, assert_follows, assert_has_book_of, channel, gateway, subscriber,
 };
 use crate::publish::{Crowd, publish};
 use crate::support::address::free_address;
@@ -181,7 +181,6 @@ fn a_gateway_joins_the_next_session_too_after_the_other_node_was_killed() {
     // Only the node's own book shows the state after the loss.
     let mut crowd = Crowd::new(&a, 1_000_000);
     crowd.trade(100);
-    let want = book_of(&a);
-    assert_has_book(&mut subscriber(&b), &want);
+    assert_has_book_of(&mut subscriber(&b), &a, |book| !book.is_empty());
     until("that nothing is missing", || (channel(&b) == "Live").then_some(()));
 }
