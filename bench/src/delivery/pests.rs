@@ -163,7 +163,13 @@ impl Pests {
 
 /// The logon of a client.
 pub(super) fn logon(session_id: SessionId, api_key: ApiKey) -> Logon {
-    Logon { api_key, session_id, heartbeat_interval_ms: 60_000, cancel_on_disconnect: Switch::Off }
+    Logon {
+        api_key,
+        session_id,
+        heartbeat_interval_ms: 60_000,
+        cancel_on_disconnect: Switch::Off,
+        takeover: Switch::Off,
+    }
 }
 
 struct Pest {

@@ -4,8 +4,8 @@
 //! script: instrument 100 in a volatility call, 101 halted, with orders, remembered answers and
 //! trades. `data/snapshot-5.bin` is of the last engine of rules 6, after 19,991 commands: 100 in a
 //! volatility call, 101 halted by an operator, 9 live orders and 2 filed changes.
-//! `data/snapshot-6.bin` is of the last engine of rules 7, with trades that can be busted, groups
-//! and causes of phases.
+//! `data/snapshot-6.bin` is of the last engine of rules 7, after 6,333 commands: 100, of group 8,
+//! halted by an operator, 101 in a volatility call, 6 live orders and 1 filed change.
 
 mod support;
 
@@ -139,7 +139,9 @@ fn a_snapshot_from_before_groups_goes_on_with_its_schedule_and_a_change_of_all()
 #[test]
 fn a_snapshot_from_before_times_of_trades_goes_on_with_its_trades_and_causes() {
     let mut engine = Engine::restore(config(), BEFORE_TIMES).expect("it is read");
-    assert!(engine.instruments().any(|row| row.origin.is_some()), "causes are known");
+    assert_eq!((engine.filed_change_count(), engine.live_order_count()), (1, 6));
+    let causes: Vec<_> = engine.instruments().map(|row| row.cause()).collect();
+    assert_eq!(causes[..2], [PhaseCause::Operator, PhaseCause::Collar]);
     let retained = engine.retained_trades();
     assert!(retained.count > 0);
     assert_eq!(retained.oldest_time, engine.time(), "the span begins with the snapshot");

@@ -60,7 +60,9 @@ impl AdminArgs {
     /// The time after which the command takes its session over.
     fn patience(&self) -> Duration {
         match &self.command {
-            AdminCommand::Halt { .. } | AdminCommand::Kill { off: false, .. } => PATIENCE_TO_STOP,
+            AdminCommand::Halt { .. } | AdminCommand::Kill(KillArgs { off: false, .. }) => {
+                PATIENCE_TO_STOP
+            }
             _ => PATIENCE,
         }
     }

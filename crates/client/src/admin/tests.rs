@@ -290,7 +290,9 @@ fn a_partition_that_stalls_holds_no_other_up_and_is_told_once() {
         assert_eq!(hear_told.try_iter().filter(|late| *late == P1).count(), 0, "once");
     });
     admin.timeout = Duration::from_millis(1);
-    let (outcomes, error) = admin.request_each(&halts(), |late| drop(told.send(late)));
+    let (outcomes, error) = admin.request_each(&halts(), |late| {
+        told.send(late).expect("it is listened to");
+    });
     assert!(error.is_none(), "{error:?}");
     let [PartitionOutcome::Done(first), PartitionOutcome::Done(second)] = &outcomes[..] else {
         panic!("{outcomes:?}")
