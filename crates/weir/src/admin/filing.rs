@@ -3,7 +3,7 @@
 //!
 //! Changes that are past by this machine's clock are left out. So the node is told its time: of the
 //! filed changes it removes those behind it, and none that was left out. Clocks that are far apart
-//! are refused, and so is a first day that leaves the end of an open one out.
+//! are refused, and so are days that leave the end of an open one out.
 
 use anyhow::{Context, bail, ensure};
 use weir_client::Admin;
@@ -86,17 +86,22 @@ fn plan_at(of: &CalendarArgs, text: &str, now: Nanos) -> anyhow::Result<Plan> {
             "--replace: {count} changes, and at most {SCHEDULE_LIST_MAX} replace others: give \
              fewer --days"
         );
-        check_open_day(&calendar, of, now)?;
+        check_open_day(&calendar, of, &changes, now)?;
     }
     Ok(Plan { calendar, changes, as_of: now })
 }
 
-/// Refuses a first day behind one that has begun and is not over: the end of that would be removed
-/// with the changes filed for it.
-fn check_open_day(calendar: &Calendar, of: &CalendarArgs, now: Nanos) -> anyhow::Result<()> {
+/// Refuses days that leave out the rest of one that has begun and is not over: the end of that would
+/// be removed with the changes filed for it. Without a first day they have it.
+fn check_open_day(
+    calendar: &Calendar,
+    of: &CalendarArgs,
+    changes: &[CalendarChange],
+    now: Nanos,
+) -> anyhow::Result<()> {
     let Some(from) = of.from else { return Ok(()) };
     let rest = calendar.rest_of_open_day(now)?;
-    if let Some(change) = rest.first().filter(|change| change.day < from) {
+    if let Some(change) = rest.iter().find(|change| !changes.contains(change)) {
         let (day, at, phase) = (change.day, change.local(), phase_name(change.phase));
         bail!(
             "--from {from} --replace: the day of {day} has begun, and its changes from {at} on \
@@ -185,6 +190,25 @@ mod tests {
         for closed in ["2026-11-24T22:30:00Z", "2026-11-28T12:00:00Z"] {
             assert!(plan(&from("2026-12-02"), closed).is_ok(), "{closed}");
         }
+    }
+
+    /// The first day was before the one under way, whose close then went with those replaced.
+    #[test]
+    fn days_that_end_before_an_open_one_are_refused_with_its_day_and_time() {
+        // A Tuesday, 18:00 at Chicago: Tuesday's session has traded for an hour.
+        let open = "2026-11-25T00:00:00Z";
+        let of = |days| ["--replace", "--from", "2026-11-23", "--days", days];
+        let want = "--from 2026-11-23 --replace: the day of 2026-11-24 has begun, and its changes \
+                    from 2026-11-25T16:00:00-06:00 on (closed) would be removed: give --from \
+                    2026-11-24, or none";
+        assert_eq!(plan(&of("1"), open).err().as_deref(), Some(want));
+        assert!(plan(&of("1")[1..], open).is_ok(), "nothing is removed");
+        for words in [&of("2")[..], &["--replace", "--days", "1"]] {
+            let plan = plan(words, open).expect("its end is among them");
+            assert_eq!(plan.changes[0].local(), "2026-11-25T16:00:00-06:00");
+        }
+        // Its own day is over, and the next one has not begun.
+        assert!(plan(&of("1"), "2026-11-24T22:30:00Z").is_ok());
     }
 
     #[test]
