@@ -136,7 +136,8 @@ fn replaced(args: &AdminArgs, of: &CalendarArgs) -> anyhow::Result<Option<String
     if !of.replace || of.dry_run || plant::is(Plant::ReplaceUnasked) {
         return Ok(None);
     }
-    let changes = filing::plan_of(of)?.changes;
+    let plan = filing::plan_of(of)?;
+    let changes = &plan.changes;
     let filed = match (changes.first(), changes.last()) {
         (Some(first), Some(last)) => {
             let (first, last) = (utc(first.at), utc(last.at));
@@ -145,7 +146,9 @@ fn replaced(args: &AdminArgs, of: &CalendarArgs) -> anyhow::Result<Option<String
         _ => "files none".to_owned(),
     };
     let forgotten = forgotten(args, &of.instruments)?;
-    Ok(Some(format!("this forgets {forgotten}; then it {filed}")))
+    let warning = plan.left_open(&many::named(args, &of.instruments, &[])?.instruments)?;
+    let warning = warning.map_or_else(String::new, |warning| format!(" ({warning})"));
+    Ok(Some(format!("this forgets {forgotten}; then it {filed}{warning}")))
 }
 
 /// Returns the filed changes that are removed with those of the named instruments: of an instrument

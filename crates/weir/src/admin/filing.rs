@@ -3,14 +3,15 @@
 //!
 //! Changes that are past by this machine's clock are left out. So the node is told its time: of the
 //! filed changes it removes those behind it, and none that was left out. Clocks that are far apart
-//! are refused, and so are days that leave the end of an open one out.
+//! are refused, and so are days that leave the end of an open one out. An instrument that is open
+//! while no day of the calendar is under way, by hand or by an earlier file, is warned of.
 
 use anyhow::{Context, bail, ensure};
 use weir_client::Admin;
 use weir_client::clock::unix_time;
-use weir_client::status::phase_name;
+use weir_client::status::{InstrumentStatus, phase_name};
 use weir_runtime::civil::utc;
-use weir_types::{Nanos, PartitionId};
+use weir_types::{Nanos, PartitionId, Phase};
 use weir_wire::reference::SCHEDULE_LIST_MAX;
 
 use super::{AdminArgs, CalendarArgs, ChangeRow, Outcome, define, many, told};
@@ -27,6 +28,34 @@ pub(super) struct Plan {
     pub(super) changes: Vec<CalendarChange>,
     /// The time by this machine's clock.
     as_of: Nanos,
+}
+
+impl Plan {
+    /// Returns a warning of instruments that are open while no day of the calendar is under way: a
+    /// close that is filed for today is removed with the changes that the plan replaces.
+    pub(super) fn left_open(
+        &self,
+        instruments: &[InstrumentStatus],
+    ) -> anyhow::Result<Option<String>> {
+        if !self.calendar.rest_of_open_day(self.as_of)?.is_empty() {
+            return Ok(None);
+        }
+        let is_open =
+            |row: &&InstrumentStatus| row.phase().is_some_and(|phase| phase != Phase::Closed);
+        let mut open = instruments.iter().filter(is_open);
+        let Some(first) = open.next() else { return Ok(None) };
+        let more = match open.count() {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        let close = self.changes.iter().find(|change| change.phase == Phase::Closed);
+        let before = close.map_or_else(String::new, |close| format!(" before {}", close.local()));
+        Ok(Some(format!(
+            "not closed while no day of this calendar is under way: {}{more}; a close that was \
+             filed{before} is removed",
+            first.symbol
+        )))
+    }
 }
 
 impl From<&CalendarChange> for ChangeRow {
@@ -48,8 +77,16 @@ pub(super) fn file_calendar(
     args: &AdminArgs,
     of: &CalendarArgs,
 ) -> anyhow::Result<Outcome> {
-    let Plan { calendar, changes, as_of } = plan_of(of)?;
+    let plan = plan_of(of)?;
     let named = many::named(args, &of.instruments, &admin.partitions())?;
+    // A question has told it before.
+    if of.replace
+        && (args.yes || of.dry_run)
+        && let Some(warning) = plan.left_open(&named.instruments)?
+    {
+        eprintln!("weir: {warning}");
+    }
+    let Plan { calendar, changes, as_of } = plan;
     if !of.dry_run {
         if of.replace {
             check_clocks(admin, args)?;
@@ -91,8 +128,8 @@ fn plan_at(of: &CalendarArgs, text: &str, now: Nanos) -> anyhow::Result<Plan> {
     Ok(Plan { calendar, changes, as_of: now })
 }
 
-/// Refuses days that leave out the rest of one that has begun and is not over: the end of that would
-/// be removed with the changes filed for it. Without a first day they have it.
+/// Refuses days that leave out the rest of one that has begun and is not over: the end of that one
+/// would be removed with the changes filed for it. Without a first day they have it.
 fn check_open_day(
     calendar: &Calendar,
     of: &CalendarArgs,
@@ -162,9 +199,13 @@ mod tests {
         phase = [{ at = '17:00', name = 'continuous' }, { at = '+1 16:00', name = 'closed' }]\n";
 
     fn plan(words: &[&str], now: &str) -> Result<Plan, String> {
+        plan_by(OVER_MIDNIGHT, words, now)
+    }
+
+    fn plan_by(calendar: &str, words: &[&str], now: &str) -> Result<Plan, String> {
         let line = Line::try_parse_from([&["x", "calendar.toml"], words].concat()).unwrap();
         let now = parse_moment(now, Nanos(0)).unwrap();
-        plan_at(&line.of, OVER_MIDNIGHT, now).map_err(|error| format!("{error:#}"))
+        plan_at(&line.of, calendar, now).map_err(|error| format!("{error:#}"))
     }
 
     /// The close of the session under way went with the changes that were replaced.
@@ -209,6 +250,49 @@ mod tests {
         }
         // Its own day is over, and the next one has not begun.
         assert!(plan(&of("1"), "2026-11-24T22:30:00Z").is_ok());
+    }
+
+    /// The close filed for today went without a word when the file had got an earlier one.
+    #[test]
+    fn instruments_that_are_open_outside_the_days_of_a_calendar_are_warned_of() {
+        let days = |more: &str| {
+            format!(
+                "timezone = 'Europe/Berlin'\n\
+                 days = ['mon', 'tue', 'wed', 'thu', 'fri']\n\
+                 phase = [{{ at = '09:00', name = 'continuous' }}, {{ at = '17:30', name = \
+                 'closed' }}]\n{more}"
+            )
+        };
+        let short_day = "[[special]]\ndate = '2026-11-24'\n\
+                         phase = [{ at = '09:00', name = 'continuous' }, { at = '13:00', name = \
+                         'closed' }]\n";
+        let holiday = days("holidays = ['2026-11-24']\n");
+        let rows = |phases: &[&str]| -> Vec<InstrumentStatus> {
+            let row = |phase: &&str| {
+                serde_json::from_value(serde_json::json!({
+                    "id": 1, "symbol": phase, "price_exponent": -2, "partition": 1, "phase": phase,
+                }))
+                .unwrap()
+            };
+            phases.iter().map(row).collect()
+        };
+        // A Tuesday, 13:30 at Berlin.
+        let now = "2026-11-24T12:30:00Z";
+        let of = |calendar: &str, count: &str, phases: &[&str]| {
+            let plan = plan_by(calendar, &["--replace", "--days", count], now).unwrap();
+            plan.left_open(&rows(phases)).unwrap()
+        };
+        let warning = |of: &str| {
+            Some(format!("not closed while no day of this calendar is under way: {of} is removed"))
+        };
+        let one = "continuous; a close that was filed before 2026-11-25T17:30:00+01:00";
+        for calendar in [&days(short_day), &holiday] {
+            assert_eq!(of(calendar, "2", &["closed", "continuous"]), warning(one), "{calendar}");
+            let more = "halted and 1 more; a close that was filed";
+            assert_eq!(of(calendar, "1", &["halted", "continuous"]), warning(more), "{calendar}");
+            assert_eq!(of(calendar, "2", &["closed"]), None, "{calendar}");
+        }
+        assert_eq!(of(&days(""), "2", &["continuous"]), None, "its own close is filed");
     }
 
     #[test]

@@ -289,6 +289,29 @@ fn a_calendar_replaces_nothing_while_log_time_is_far_from_the_clock_of_the_comma
     admin(&node, &replace[..6]);
 }
 
+/// A file that had lost the end of today removed the close that was filed, without a word.
+#[test]
+fn a_calendar_that_removes_the_close_of_an_open_market_says_so() {
+    let (home, node) = market();
+    let file = calendar(&home);
+    let replace = ["calendar", &file, "--from", "2100-01-01", "--days", "2", "--replace"];
+    let want = "not closed while no day of this calendar is under way: WEIR1 and 2 more; a close \
+                that was filed before 2100-01-01T16:00:00+00:00 is removed";
+    let asked = said(&run(&node, node.http(), &replace));
+    assert!(asked.contains(want) && asked.contains("give --yes"), "{asked}");
+    let output = try_admin(&node, &replace);
+    assert!(output.status.success() && said(&output).contains(want), "{output:?}");
+    filed_when(&node, 4);
+    admin(&node, &["phase", "all", "closed"]);
+    phases_when(&node, ["closed", "closed", "closed"]);
+    let output = try_admin(&node, &replace);
+    assert_eq!((output.status.code(), said(&output)), (Some(0), String::new()), "{output:?}");
+    // Nothing is removed.
+    admin(&node, &["phase", "all", "continuous"]);
+    phases_when(&node, ["continuous", "continuous", "continuous"]);
+    assert_eq!(said(&try_admin(&node, &replace[..6])), "");
+}
+
 /// The operator's page promised that these forget all that is filed for the instrument.
 #[test]
 fn changes_filed_for_all_stay_behind_those_of_one_instrument_and_the_command_says_so() {
