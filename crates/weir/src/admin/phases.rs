@@ -4,12 +4,15 @@
 //! The answers count the instruments. The status page says the phases reached, which collars may
 //! have made others than the one asked for.
 //!
-//! | change | the status page |
-//! | --- | --- |
-//! | a halt | is read behind it; the halt is sent again if it shows that an instrument was missed |
-//! | any other | is waited for until the partitions have imported all definitions |
+//! | change | is sent | without the status page |
+//! | --- | --- | --- |
+//! | a halt | at once, and again when the partitions have imported all definitions | at once alone |
+//! | any other, of all | when they have, or after a time | at once |
+//! | any other, of a group | when they have, or after a time | not at all |
 //!
-//! A halt is legal in every phase, so it may be sent twice, and no fault of the page holds it up.
+//! A halt is legal in every phase, so it may be sent twice, and no fault of the page holds it up. A
+//! page with all instruments halted would not do in place of the second one: for a moment it lacks
+//! an instrument whose definition the node has acknowledged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -121,7 +124,10 @@ impl Sent {
                 sent
             }
             Err(error) => {
-                let second = format!("the halt was made, and not a second time: {error:#}");
+                let second = format!(
+                    "the halt was made, and not a second time: an instrument that a partition did \
+                     not know yet may not be halted: {error:#}"
+                );
                 let failures: Vec<_> = self.failure.into_iter().chain([second]).collect();
                 Sent { failure: Some(failures.join("; ")), ..self }
             }
@@ -129,8 +135,9 @@ impl Sent {
     }
 }
 
-/// Halts at once, and once more if the status page shows that a partition may have lacked an
-/// instrument. Returns the phases of the instruments too, as the page has them.
+/// Halts at once, and once more when the partitions have imported all definitions: one of them may
+/// have lacked an instrument before. Returns the phases of the instruments too, as the page has
+/// them.
 fn halt(
     admin: &mut Admin,
     args: &AdminArgs,
@@ -139,27 +146,20 @@ fn halt(
 ) -> anyhow::Result<(Sent, anyhow::Result<Phases>)> {
     let sent = Sent::to(admin, change, partitions)?;
     let imports = wait_for_imports(args, "instruments that it does not know yet are not halted");
-    let was_late = match imports {
-        Ok(was_late) => was_late,
-        Err(error) => {
-            eprintln!(
-                "weir: {error:#}: an instrument that a partition did not know yet may not be halted"
-            );
-            return Ok((sent, Err(error)));
-        }
-    };
-    if !change.group_id.is_none()
+    if let Err(error) = imports {
+        eprintln!(
+            "weir: {error:#}: an instrument that a partition did not know yet may not be halted"
+        );
+        return Ok((sent, Err(error)));
+    }
+    let sent = sent.again(admin, change);
+    let is_told = sent.sum.changed > 0 || sent.failure.is_some();
+    if !is_told
+        && !change.group_id.is_none()
         && let Ok(None) = many::members_if_any(args, change.group_id)
     {
         bail!(many::no_instruments(change.group_id));
     }
-    let phases = phases_behind(args, change.group_id, &sent.positions);
-    let halted = phase_name(Phase::Halted);
-    let is_missed = phases.as_ref().is_ok_and(|phases| phases.keys().any(|phase| phase != halted));
-    if !was_late && !is_missed {
-        return Ok((sent, phases));
-    }
-    let sent = sent.again(admin, change);
     let phases = phases_behind(args, change.group_id, &sent.positions);
     Ok((sent, phases))
 }
@@ -172,8 +172,8 @@ fn prepare(args: &AdminArgs, change: &ChangePhases) -> anyhow::Result<()> {
         "the request is sent, and instruments that the partition does not know yet are left out";
     match wait_for_imports(args, left_out) {
         // A group without instruments is most likely mistyped.
-        Ok(_) if !change.group_id.is_none() => many::members(args, change.group_id).map(drop),
-        Ok(_) => Ok(()),
+        Ok(()) if !change.group_id.is_none() => many::members(args, change.group_id).map(drop),
+        Ok(()) => Ok(()),
         Err(error) if change.group_id.is_none() => {
             eprintln!("weir: {error:#}: the request is sent all the same");
             Ok(())
@@ -183,19 +183,16 @@ fn prepare(args: &AdminArgs, change: &ChangePhases) -> anyhow::Result<()> {
 }
 
 /// Waits until the partitions have imported all definitions, for a time, behind which the effect is
-/// told. Returns true if they had not at the first look.
-fn wait_for_imports(args: &AdminArgs, effect: &str) -> anyhow::Result<bool> {
-    let mut looks = 0;
-    let (_, found) = args.login.endpoint.status_within(IMPORT_LAG_MAX, |page| {
-        looks += 1;
-        define::has_imported(&page.json).then_some(())
-    })?;
+/// told.
+fn wait_for_imports(args: &AdminArgs, effect: &str) -> anyhow::Result<()> {
+    let have_all = |page: &StatusPage| define::has_imported(&page.json).then_some(());
+    let (_, found) = args.login.endpoint.status_within(IMPORT_LAG_MAX, have_all)?;
     if found.is_none() {
         eprintln!(
             "weir: a partition has not imported all definitions within {IMPORT_LAG_MAX:?}: {effect}"
         );
     }
-    Ok(looks > 1 || found.is_none())
+    Ok(())
 }
 
 fn is_halt(change: &ChangePhases) -> bool {

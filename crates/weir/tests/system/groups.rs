@@ -454,40 +454,75 @@ fn a_change_of_many_is_sent_all_the_same_if_the_imports_do_not_come() {
 /// A second operator, who acts while a command of the first one is under way.
 const SECOND: Who = Who { session_id: SessionId(91), ..OPERATOR };
 
-/// A halt waited up to 5 s for imports before it was sent.
+fn all_halted_by(http: &str) {
+    until("the halt", || {
+        let now = StatusPage::fetch(http).unwrap();
+        let mut phases = now.instruments.iter().map(|row| row.phase());
+        phases.all(|phase| phase == Some(Phase::Halted)).then_some(())
+    });
+}
+
+/// A halt waited up to 5 s for imports before it was sent. Where the page failed behind them, or
+/// lacked the instrument, the halt missed that one and said that all are halted.
 #[test]
-fn a_halt_is_sent_at_once_and_again_where_the_page_shows_that_an_instrument_was_missed() {
+fn a_halt_is_sent_at_once_and_again_behind_the_imports() {
     let (_home, node) = market();
     node.admin().define_session(definition_of(&SECOND)).unwrap();
-    // The partition has the definitions late; or it has them, and an instrument is not halted.
-    for imported_to_at_first in [8, 9] {
+    // The looks at which the partition lacks definitions, the phase on the page, and the looks that
+    // succeed.
+    for (late, phase, times) in [
+        (3, "halted", usize::MAX),
+        (0, "continuous", usize::MAX),
+        (0, "halted", usize::MAX),
+        (0, "halted", 1),
+    ] {
         let (http, target) = (node.http().to_owned(), node.address());
-        let (address, _) = serve_pages(usize::MAX, move |number| {
+        let (address, _) = serve_pages(times, move |number| {
             if number == 0 {
-                until("the halt", || {
-                    let now = StatusPage::fetch(&http).unwrap();
-                    let mut phases = now.instruments.iter().map(|row| row.phase());
-                    phases.all(|phase| phase == Some(Phase::Halted)).then_some(())
-                });
+                all_halted_by(&http);
                 // The third instrument is as one that the partition did not know.
                 let key = SECOND.key();
                 let mut second = Admin::connect(target, SECOND.session_id, key, HANG).unwrap();
                 second.resume_trading(TRADING, InstrumentId(3), false).unwrap();
                 second.close().unwrap();
             }
-            let mut page = page(if number < 3 { imported_to_at_first } else { 9 });
-            if imported_to_at_first == 9 {
-                page["instruments"][0]["phase"] = "continuous".into();
+            if number == late + 1 {
+                // No further look is waited for.
+                all_halted_by(&http);
             }
+            let mut page = page(if number < late { 8 } else { 9 });
+            page["instruments"][0]["phase"] = phase.into();
             page
         });
         let output = run(&node, &address, &["--yes", "halt", "all"]);
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(json_of(&output)["changed"], 4, "the third one twice: {output:?}");
+        let told = json_of(&output);
+        assert_eq!(told["changed"], 4, "the third one twice: {output:?}");
+        let want = if times == 1 { Value::Null } else { json!(["WEIR1"]) };
+        assert_eq!(told["phases"][phase], want, "{output:?}");
         phases_when(&node, ["halted", "halted", "halted"]);
         admin(&node, &["resume", "all"]);
         phases_when(&node, ["continuous", "continuous", "continuous"]);
     }
+}
+
+/// The halt was made, and the command said that there are no such instruments.
+#[test]
+fn a_halt_that_was_made_is_told_where_the_page_has_none_of_its_instruments() {
+    let (_home, node) = market();
+    let (address, _) = serve_pages(usize::MAX, |_| {
+        let mut page = page(9);
+        page["instruments"][0]["group"] = 8.into();
+        page
+    });
+    let output = run(&node, &address, &["--yes", "halt", "group:7"]);
+    assert!(output.status.success(), "{output:?}");
+    let told = json_of(&output);
+    assert_eq!(
+        (&told["done"], &told["phases"]),
+        (&"group 7: halted; 2 changed".into(), &Value::Null)
+    );
+    phases_when(&node, ["halted", "halted", "continuous"]);
 }
 
 /// The halt of a group failed if the page could be read once and then not.
