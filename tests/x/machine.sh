@@ -46,6 +46,8 @@ has_rust() {
     stub rustc "printf 'rustc $1 (stub)\nhost: x86_64-stub\n'"
     stub cargo '
         echo "cargo has WEIR_DATA=${WEIR_DATA-unset}" >>"$MACHINE/log"
+        [ -z "${WEIR_LIE_SEEDS-}" ] ||
+            echo "cargo has WEIR_LIE_SEEDS=$WEIR_LIE_SEEDS: $*" >>"$MACHINE/log"
         case "$*" in
         --version) echo "cargo '"$1"' (stub)" ;;
         "test --workspace"*) . "$MACHINE/cargo-test" ;;

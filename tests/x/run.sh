@@ -448,6 +448,19 @@ END
     rm -rf "$clone/crates"
 }
 
+check_lies() {
+    check "a campaign of few lies has a seed for the node too"
+    has_all
+    : >"$machine/cargo-planted"
+    for seeds in 50:1 100:1 101:2 100000:1000; do
+        run campaign lies "${seeds%:*}"
+        ends_with 0
+        calls "WEIR_LIE_SEEDS=${seeds%:*}: test --release -q -p weir-delivery --test stream lies"
+        calls "WEIR_LIE_SEEDS=${seeds#*:}: test --release -q -p weir --test system a_core_that_lies"
+        : >"$log"
+    done
+}
+
 # ---------------------------------------------------------------- main
 
 run_all() {
@@ -459,6 +472,7 @@ run_all() {
     check_places
     check_summary
     check_planted
+    check_lies
 }
 
 if [ $# -eq 0 ]; then
