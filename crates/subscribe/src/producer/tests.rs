@@ -284,7 +284,8 @@ fn subscribers_are_told_when_events_behind_their_messages_are_gone() {
 #[test]
 fn every_planted_bug_is_found() {
     // Those of the bounds are found by their own test.
-    for planted in [Plant::HoldAtReadPlace, Plant::GapUntold] {
+    let others = [Plant::FirmCountedBySession, Plant::SessionCountedByFirm];
+    for planted in Plant::ALL.iter().copied().filter(|plant| !others.contains(plant)) {
         plant::set(Some(planted));
         let scenarios: [fn(); 2] = [unsettled_records_are_held, gaps_are_told];
         let is_found = scenarios.iter().any(|run| std::panic::catch_unwind(run).is_err());
