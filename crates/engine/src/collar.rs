@@ -18,7 +18,7 @@ pub(crate) struct Collar {
 }
 
 impl Collar {
-    const NONE: Collar = Collar { low: i64::MIN, high: i64::MAX };
+    pub(crate) const NONE: Collar = Collar { low: i64::MIN, high: i64::MAX };
 
     /// Returns true if every price is allowed.
     pub(crate) fn is_none(self) -> bool {

@@ -9,6 +9,7 @@ use weir_wire::reference::{ResumeTrading, SetPhase};
 use weir_wire::{Event, PlainEvent};
 
 use crate::book::BookSide;
+use crate::collar::Collar;
 use crate::config::EventSink;
 use crate::emit::{Change, NamedIds, Requester};
 use crate::engine::Engine;
@@ -245,8 +246,12 @@ impl Engine {
             self.interrupt(instrument, out);
             return 0;
         }
-        if to == Phase::Continuous || (to == Phase::Closed && is_call(from)) {
-            self.uncross(instrument, out);
+        let collar = self.collar_of_change(instrument, to, cause);
+        if (to == Phase::Continuous || (to == Phase::Closed && is_call(from)))
+            && !self.uncross(instrument, collar, out)
+        {
+            self.interrupt(instrument, out);
+            return 0;
         }
         let mut ended_count = 0;
         if looks_at_orders(to) {
@@ -270,6 +275,15 @@ impl Engine {
         }
         self.look_at_stops(instrument, out);
         ended_count
+    }
+
+    /// Returns the collar of the prices of a change's uncrossing, with the references of before it.
+    /// A close, the end of a volatility call's time and an operator's word allow every price.
+    fn collar_of_change(&self, instrument: Slot, to: Phase, cause: Cause) -> Collar {
+        let is_bounded = to == Phase::Continuous
+            && cause.kind != PhaseCause::CallEnd
+            && !cause.overrides_collars;
+        if is_bounded { self.instruments[instrument].collar() } else { Collar::NONE }
     }
 
     /// Sets the phase alone, without the other effects of a change; clears the end set for the

@@ -161,6 +161,8 @@ weir_plant::plants! {
         CallReservesAtBound,
         /// Lots of a call's market orders that are cut take no part at any price.
         CutLotsStayOut,
+        /// Of the prices of a call's end only the first is compared with the collars.
+        FurtherPricesUnchecked,
         /// A restored engine does not know the debts of its accounts.
         SnapshotForgetsDebt,
     }

@@ -8,6 +8,7 @@ use weir_wire::event::Uncrossed;
 use weir_wire::{Event, PlainEvent};
 
 use crate::call_markets::CallMarkets;
+use crate::collar::Collar;
 use crate::config::EventSink;
 use crate::emit::Change;
 use crate::engine::Engine;
@@ -177,9 +178,26 @@ impl BestLimits {
 
 impl Engine {
     /// Trades the orders of a call and reports the result. Repeats while limits cross: market
-    /// orders may have taken the volume within the bounds and left limits beyond them crossed.
-    pub(crate) fn uncross<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
-        while self.uncross_once(instrument, out) && self.do_limits_cross(instrument) {}
+    /// orders may have taken the volume and left limits crossed. Returns false, and stops, where a
+    /// further price is beyond `collar`; the caller has checked the first one.
+    pub(crate) fn uncross<S: EventSink>(
+        &mut self,
+        instrument: Slot,
+        collar: Collar,
+        out: &mut S,
+    ) -> bool {
+        let mut found = self.find_uncrossing(instrument);
+        loop {
+            self.uncross_at(instrument, found, out);
+            if found.is_none() || !self.do_limits_cross(instrument) {
+                return true;
+            }
+            found = self.find_uncrossing(instrument);
+            let is_beyond = found.is_some_and(|next| !collar.allows(next.price));
+            if is_beyond && !plant::is(Plant::FurtherPricesUnchecked) {
+                return false;
+            }
+        }
     }
 
     /// Returns true if an uncrossing now would give a price beyond the collar of continuous
@@ -223,9 +241,14 @@ impl Engine {
         matches!(best, (Some(bid), Some(ask)) if bid >= ask)
     }
 
-    /// Finds one price, makes its trades and emits `Uncrossed`; returns false when nothing traded.
-    fn uncross_once<S: EventSink>(&mut self, instrument: Slot, out: &mut S) -> bool {
-        let found = self.find_uncrossing(instrument);
+    /// Makes the trades of the uncrossing that was just found, if there is one, and emits
+    /// `Uncrossed`.
+    fn uncross_at<S: EventSink>(
+        &mut self,
+        instrument: Slot,
+        found: Option<Uncrossing>,
+        out: &mut S,
+    ) {
         self.end_unpaid(out);
         let told = found.unwrap_or(Uncrossing { price: Price(0), qty: Qty::ZERO, surplus: 0 });
         let mut open_qty = told.qty;
@@ -246,7 +269,6 @@ impl Engine {
             partition_id: self.config.partition_id,
         }));
         self.say(&event, out);
-        found.is_some()
     }
 
     /// Collects the levels of a book in ascending order of price.

@@ -220,14 +220,144 @@ fn orders_of_many_reservations_are_cut_to_these_behind_the_eighth_round() {
     assert_eq!(of("Trade 1@700 0"), 20, "the earlier ones");
 }
 
+/// Enters lots that are cut to 1,050, where they take all that is offered at 1,000, and crossed
+/// limits behind these.
+fn cross_behind_cut_lots(desk: &mut Desk, price: i64) {
+    desk.ask(Request::Transfer(transfer(POOR, 1, 10_500, 0)));
+    step(desk, "buy m 0 10 poor");
+    step(desk, &format!("buy b {price} 1"));
+    step(desk, "bob sell x 1000 10");
+    step(desk, &format!("bob sell y {price} 1"));
+}
+
+const FIRST_PRICE: [&str; 3] = ["m Trade 10@1050 0", "x Trade 10@1050 0", "uncrossed 10@1050 +1"];
+
+/// Only the first price of an uncrossing was compared with the collars. Cut lots count as a limit
+/// and trade ahead of better ones, which then traded at 20,000.
+#[test]
+fn a_further_price_beyond_a_collar_waits_for_a_volatility_call() {
+    // 1,100 is within the collar of the first price.
+    for price in [20_000, 1_100] {
+        let mut desk = in_opening_call(about_1000);
+        cross_behind_cut_lots(&mut desk, price);
+        let told = step(&mut desk, "phase continuous");
+        assert_eq!(told[..3], FIRST_PRICE);
+        assert_eq!(told[3..], ["phase VolatilityCall", "done 0"], "{price}");
+        assert_eq!(desk.levels(Side::Buy), [(price, 1, 1)]);
+        assert_eq!(desk.levels(Side::Sell), [(price, 1, 1)]);
+    }
+}
+
+#[test]
+fn a_further_price_within_the_collars_of_before_trades_at_once() {
+    // m may not sell below 970, its bound, and takes all demand there.
+    let mut desk = in_opening_call(about_1000);
+    step(&mut desk, "bob sell s 960 120");
+    for text in ["buy c 970 150", "buy d 960 30"] {
+        step(&mut desk, text);
+    }
+    define(&mut desk, |d| {
+        about_1000(d);
+        d.price_min = Price(970);
+    });
+    step(&mut desk, "bob sell m 0 160");
+    let told = step(&mut desk, "phase continuous");
+    let uncrossed = ["uncrossed 150@970 -130", "uncrossed 30@960 -90"];
+    assert!(uncrossed.iter().all(|text| told.contains(&(*text).to_owned())), "{told:?}");
+    assert!(told.contains(&"phase Continuous".to_owned()), "{told:?}");
+}
+
+#[test]
+fn a_volatility_call_that_is_ended_early_begins_anew_at_a_further_price_beyond_a_collar() {
+    let mut desk = in_opening_call(|d| {
+        about_1000(d);
+        d.volatility_call = Nanos(500);
+    });
+    for text in ["phase continuous", "at 5000", "phase volatility"] {
+        step(&mut desk, text);
+    }
+    cross_behind_cut_lots(&mut desk, 20_000);
+    step(&mut desk, "at 5200");
+    let told = step(&mut desk, "phase continuous");
+    assert_eq!(told[..3], FIRST_PRICE);
+    assert_eq!(told[3..], ["phase VolatilityCall", "done 0"]);
+    assert_eq!(desk.engine.next_deadline(), Some(Nanos(5_700)));
+    let last =
+        ["b Trade 1@20000 0", "y Trade 1@20000 0", "uncrossed 1@20000 +0", "phase Continuous"];
+    check_on(
+        &mut desk,
+        &[
+            ("phase continuous", &["refused BeyondCollar"]),
+            ("at 5500", &[]),
+            ("tick", &[]),
+            ("at 5700", &[]),
+            ("tick", &last),
+        ],
+    );
+}
+
+#[test]
+fn a_scheduled_opening_waits_at_a_further_price_beyond_a_collar() {
+    let mut desk = in_opening_call(about_1000);
+    cross_behind_cut_lots(&mut desk, 20_000);
+    step(&mut desk, "schedule 5000 continuous");
+    step(&mut desk, "at 5000");
+    let told = step(&mut desk, "tick");
+    assert_eq!(told[..3], FIRST_PRICE);
+    assert_eq!(told[3..], ["phase VolatilityCall"]);
+}
+
+#[test]
+fn an_override_a_close_and_the_end_of_a_calls_time_trade_at_every_further_price() {
+    for (end, phase) in [
+        ("phase continuous override", "phase Continuous"),
+        ("phase closed", "phase Closed"),
+        ("tick", "phase Continuous"),
+    ] {
+        let mut desk = in_opening_call(|d| {
+            about_1000(d);
+            d.volatility_call = Nanos(500);
+        });
+        if end == "tick" {
+            for text in ["phase continuous", "at 5000", "phase volatility"] {
+                step(&mut desk, text);
+            }
+        }
+        cross_behind_cut_lots(&mut desk, 20_000);
+        step(&mut desk, "at 5500");
+        let told = step(&mut desk, end);
+        assert_eq!(told[..3], FIRST_PRICE, "{end}");
+        let further = ["b Trade 1@20000 0", "y Trade 1@20000 0", "uncrossed 1@20000 +0", phase];
+        assert_eq!(told[3..7], further, "{end}");
+    }
+}
+
+/// Trades at the first price reach stops once continuous trading begins.
+#[test]
+fn stops_see_the_first_price_behind_the_volatility_call() {
+    let mut desk = in_opening_call(about_1000);
+    cross_behind_cut_lots(&mut desk, 20_000);
+    step(&mut desk, "sell s 1 1 stop=1050");
+    step(&mut desk, "phase continuous");
+    let told = step(&mut desk, "phase continuous override");
+    assert!(told.contains(&"s Triggered None".to_owned()), "{told:?}");
+}
+
 #[cfg(feature = "planted")]
 #[test]
-fn the_planted_bug_of_cuts_is_found() {
+fn every_planted_bug_of_cuts_is_found() {
     use weir_engine::plant::{Plant, set};
-    set(Some(Plant::CutLotsStayOut));
-    let is_found =
-        std::panic::catch_unwind(an_inflated_price_removes_no_order_that_can_pay_the_last_one)
-            .is_err();
-    set(None);
-    assert!(is_found);
+    let checks: [(Plant, fn()); 2] = [
+        (Plant::CutLotsStayOut, an_inflated_price_removes_no_order_that_can_pay_the_last_one),
+        (
+            Plant::FurtherPricesUnchecked,
+            a_further_price_beyond_a_collar_waits_for_a_volatility_call,
+        ),
+    ];
+    for (plant, check) in checks {
+        set(Some(plant));
+        let is_found = std::panic::catch_unwind(check).is_err();
+        set(None);
+        assert!(is_found, "{plant:?}");
+    }
 }

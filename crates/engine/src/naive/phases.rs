@@ -1,8 +1,8 @@
 //! The naive engine's phases: changes by request, by schedule, by interruption.
 
 use weir_types::{
-    ExecType, InstrumentId, Nanos, OrdType, Phase, PhaseCause, PhaseHold, PhaseOrigin, Reason, Rec,
-    RequestNo, SessionId, Switch, TimeInForce,
+    ExecType, InstrumentId, Nanos, OrdType, Phase, PhaseCause, PhaseHold, PhaseOrigin, Price,
+    Reason, Rec, RequestNo, SessionId, Switch, TimeInForce,
 };
 use weir_wire::event::PhaseChanged;
 use weir_wire::reference::{ResumeTrading, SetPhase};
@@ -166,8 +166,13 @@ impl NaiveEngine {
             return 0;
         }
         let instrument = &self.instruments[&instrument_id];
-        if to == Phase::Continuous || (to == Phase::Closed && instrument.is_in_call()) {
-            self.uncross(instrument_id, out);
+        let is_close = to == Phase::Closed && instrument.is_in_call();
+        let is_free = is_close || is_any_price || matches!(why, Why::TimeOver);
+        let references = (!is_free).then(|| self.references(instrument_id));
+        if (to == Phase::Continuous || is_close) && !self.uncross(instrument_id, references, out) {
+            self.rules.push(TradingRule::FurtherPriceWaits);
+            self.interrupt(instrument_id, out);
+            return 0;
         }
         let mut ended_count = 0;
         for rec in self.recs_of(|order| order.now.instrument_id == instrument_id) {
@@ -238,16 +243,28 @@ impl NaiveEngine {
 
     /// Returns true if an uncrossing now would be too far from a reference.
     fn would_breach(&self, instrument_id: InstrumentId) -> bool {
-        let instrument = &self.instruments[&instrument_id];
+        self.would_breach_from(instrument_id, self.references(instrument_id))
+    }
+
+    /// Returns true if an uncrossing now would be too far from a static or a dynamic reference of
+    /// before.
+    pub(super) fn would_breach_from(
+        &self,
+        instrument_id: InstrumentId,
+        [fixed, moving]: [Option<Price>; 2],
+    ) -> bool {
         let (best, _) = self.find_uncrossing(instrument_id);
         let Some((price, _, _)) = best else { return false };
+        let definition = &self.instruments[&instrument_id].definition;
+        breaches(price, fixed, definition.static_collar)
+            || breaches(price, moving, definition.dynamic_collar)
+    }
+
+    /// Returns the static and the dynamic reference.
+    fn references(&self, instrument_id: InstrumentId) -> [Option<Price>; 2] {
+        let instrument = &self.instruments[&instrument_id];
         let fixed = instrument.static_reference();
-        breaches(price, fixed, instrument.definition.static_collar)
-            || breaches(
-                price,
-                instrument.last_price().or(fixed),
-                instrument.definition.dynamic_collar,
-            )
+        [fixed, instrument.last_price().or(fixed)]
     }
 
     /// Begins a volatility call because a trade would breach a collar.

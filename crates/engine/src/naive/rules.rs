@@ -14,6 +14,9 @@ pub enum TradingRule {
     CallGoesOn,
     /// A volatility call was ended beyond a collar, or none began, since an operator said so.
     CollarOverridden,
+    /// A further price of a call's end would have been beyond a collar, and a volatility call
+    /// began.
+    FurtherPriceWaits,
     /// A resume went back to continuous trading through a volatility call.
     ResumedThroughCall,
     /// A kill switch began to cancel orders.
@@ -74,6 +77,7 @@ impl TradingRule {
         TradingRule::HaltTakenOver,
         TradingRule::CallGoesOn,
         TradingRule::CollarOverridden,
+        TradingRule::FurtherPriceWaits,
         TradingRule::ResumedThroughCall,
         TradingRule::KillCancels,
         TradingRule::KilledStopEnds,

@@ -23,8 +23,15 @@ type Lots = BTreeMap<Rec, u64>;
 const PAYABLE_ROUNDS: u64 = 8;
 
 impl NaiveEngine {
-    /// Makes the trades of an uncrossing and reports the price; repeats while limits cross.
-    pub(super) fn uncross<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
+    /// Makes the trades of an uncrossing and reports the price; repeats while limits cross. Returns
+    /// false, and stops, if a further price would be too far from the references, where these are
+    /// given.
+    pub(super) fn uncross<S: EventSink>(
+        &mut self,
+        instrument_id: InstrumentId,
+        references: Option<[Option<Price>; 2]>,
+        out: &mut S,
+    ) -> bool {
         loop {
             let has_traded = self.uncross_once(instrument_id, out);
             let [bid, ask] = [Side::Buy, Side::Sell].map(|side| {
@@ -34,7 +41,10 @@ impl NaiveEngine {
             });
             let cross = bid.zip(ask).is_some_and(|(bid, ask)| bid >= ask);
             if !has_traded || !cross {
-                return;
+                return true;
+            }
+            if references.is_some_and(|of| self.would_breach_from(instrument_id, of)) {
+                return false;
             }
         }
     }
