@@ -198,6 +198,27 @@ fn every_other_refusal_of_a_bust_stays_with_force() {
     assert_eq!(rejected_of(&desk.ask(force(ALICE))[0]).reason, Reason::NotEntitled);
 }
 
+/// The naive engine compared each side alone with the limit of positions, and went beyond it.
+#[test]
+fn a_bust_that_needs_two_positions_is_refused_where_one_is_free() {
+    let mut desk = twins_with(4);
+    move_into_poor(&mut desk, 1, 300, 0).unwrap();
+    for text in ["sell a 100 3 maker", "buy x 100 3 poor", "buy b 50 3 maker", "sell y 50 3 poor"] {
+        step(&mut desk, text);
+    }
+    assert_eq!(desk.engine.open_position_count(), 2, "neither side has lots");
+    let order = weir_wire::order_entry::NewOrder { instrument_id: ROSE, ..buy(50, 1, "m") };
+    assert_eq!(desk.order(order)[0].exec_type, ExecType::New);
+    assert_eq!(desk.engine.open_position_count(), 3);
+    check_on(&mut desk, &[("bust 1 force", &["refused LimitReached"])]);
+    let cancel = weir_wire::order_entry::CancelOrder { instrument_id: ROSE, ..cancel("m") };
+    desk.ask(Request::CancelOrder(cancel));
+    let told = ["busted Buy 3@100 owes 3 lots", "busted Sell 3@100", "done 2"];
+    check_on(&mut desk, &[("bust 1 force", &told)]);
+    let naive = desk.naive.as_ref().expect("a twin");
+    assert_eq!((desk.engine.open_position_count(), naive.open_position_count()), (4, 4));
+}
+
 #[test]
 fn a_forced_bust_that_both_sides_can_afford_leaves_no_debt() {
     let mut desk = twins();

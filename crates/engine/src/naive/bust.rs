@@ -204,8 +204,11 @@ impl NaiveEngine {
             }
         }
         let most = self.held(seller, id) + self.open_lots(seller, id, Side::Buy) + lots;
-        let has_room = !self.is_pair_refused(buyer, id) && !self.is_pair_refused(seller, id);
-        if !has_room || free - lots < -POSITION_LIMIT || most > POSITION_LIMIT {
+        let mut pairs = vec![buyer, seller];
+        pairs.dedup();
+        let new_count = pairs.into_iter().filter(|account| self.is_new_pair(*account, id)).count();
+        let is_full = self.are_pairs_refused(new_count);
+        if is_full || free - lots < -POSITION_LIMIT || most > POSITION_LIMIT {
             return Err(Reason::LimitReached);
         }
         Ok(())

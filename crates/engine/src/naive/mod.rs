@@ -683,13 +683,23 @@ impl NaiveEngine {
 
     /// Returns true if a new pair of account and instrument would exceed the limit.
     fn is_pair_refused(&self, account_id: AccountId, instrument_id: InstrumentId) -> bool {
+        self.is_new_pair(account_id, instrument_id) && self.are_pairs_refused(1)
+    }
+
+    /// Returns true if a pair of account and instrument has neither lots nor a live order.
+    fn is_new_pair(&self, account_id: AccountId, instrument_id: InstrumentId) -> bool {
         let first = (account_id, instrument_id, Rec(0));
         let last = (account_id, instrument_id, Rec(u64::MAX));
-        let is_new = !self.holdings.contains_key(&(account_id, instrument_id))
-            && self.interests.range(first..=last).next().is_none();
-        is_new
-            && self.holdings.len() + self.interests.len() >= self.config.positions_max as usize
-            && self.open_position_count() >= self.config.positions_max as usize
+        !self.holdings.contains_key(&(account_id, instrument_id))
+            && self.interests.range(first..=last).next().is_none()
+    }
+
+    /// Returns true if so many new pairs would exceed the limit.
+    fn are_pairs_refused(&self, new_count: usize) -> bool {
+        let most = self.config.positions_max as usize;
+        new_count > 0
+            && self.holdings.len() + self.interests.len() + new_count > most
+            && self.open_position_count() + new_count > most
     }
 
     /// Moves lots into an account, or out of it if negative.
