@@ -27,7 +27,8 @@ use crate::uncross::{CallLevel, entry};
 /// A search has at most this many rounds, one for each distinct limit of the orders' reservations
 /// by side, and the last, which cuts nothing: a later round that cuts takes away all lots of one
 /// side beyond a limit, so that the next one to cut that side meets orders of another limit.
-/// Participants do not choose these limits; a new one comes with a new static reference or collar.
+/// A new limit comes with a new static reference or collar. Participants add limits slowly: each
+/// uncrossing sets a static reference, and parked orders keep the edges about those of before.
 const PAYABLE_ROUNDS: u32 = 8;
 
 /// A market order of a call.
