@@ -1,6 +1,6 @@
 //! Random calls with many market orders of accounts that cannot pay them at every price, over
 //! prices of both signs: references and bounds move between their entries, so that their
-//! reservations differ. Both engines play them.
+//! reservations differ, and limits stay crossed behind lots that are cut. Both engines play them.
 
 mod support;
 
@@ -9,13 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use support::steps::step as take_step;
 use support::*;
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::{Engine, EngineConfig, InstrumentState};
 use weir_types::*;
 use weir_wire::order_entry::NewOrder;
 use weir_wire::{Definition, Event, PlainEvent, Request};
 
 /// Limited accounts of Alice's firm, and one without limits.
 const ACCOUNTS: [AccountId; 5] = [POOR, AccountId(31), AccountId(32), AccountId(33), MAKER];
+/// An account whose cash is the reservation of a market order that is cut.
+const CUT: AccountId = AccountId(34);
 /// The rounds of a search behind which only reservations count.
 const PAYABLE_ROUNDS: usize = 8;
 
@@ -27,6 +29,7 @@ enum CallEvent {
     Reference { price: i64 },
     Bounds { distance: i64 },
     Deposit { account: usize, cash: i128 },
+    CrossBehindCutLots,
     Open { overrides: bool },
     Restart,
 }
@@ -56,6 +59,7 @@ fn call_event() -> impl Strategy<Value = CallEvent> {
         1 => (20..150_i64).prop_map(|distance| CallEvent::Bounds { distance }),
         2 => (account, 0..400_i128)
             .prop_map(|(account, cash)| CallEvent::Deposit { account, cash }),
+        2 => Just(CallEvent::CrossBehindCutLots),
         2 => any::<bool>().prop_map(|overrides| CallEvent::Open { overrides }),
         1 => Just(CallEvent::Restart),
     ]
@@ -87,7 +91,7 @@ impl Call {
         };
         let mut desk = Desk::with_twin(config);
         desk.furnish();
-        for account_id in &ACCOUNTS[1..4] {
+        for account_id in ACCOUNTS[1..4].iter().chain(&[CUT]) {
             desk.import(account(*account_id, 1, Switch::Off));
         }
         let reserved = BTreeMap::new();
@@ -151,6 +155,7 @@ impl Call {
             }
             CallEvent::Bounds { distance } => self.define(distance),
             CallEvent::Deposit { account, cash } => self.transfer(account, cash, 0),
+            CallEvent::CrossBehindCutLots => self.cross_behind_cut_lots(),
             CallEvent::Open { overrides } => self.open(overrides),
             CallEvent::Restart => {
                 let mut bytes = Vec::new();
@@ -159,6 +164,29 @@ impl Call {
                 self.desk.engine = Engine::restore(config, &bytes).expect("it reads back");
             }
         }
+    }
+
+    /// Enters lots that are cut to the edge of the collar about 30 ticks, where they take all that
+    /// is offered, and limits that stay crossed beyond it.
+    fn cross_behind_cut_lots(&mut self) {
+        const LOTS: u64 = 28;
+        let Form { tick_size, lot_size, static_collar } = self.form;
+        let reference = 30 * tick_size;
+        take_step(&mut self.desk, &format!("reference static={reference}"));
+        let edge = reference + reference * i64::from(static_collar) / 10_000;
+        let cash = i128::from(edge) * i128::from(LOTS * lot_size);
+        self.transfer_no += 1;
+        self.desk.ask(Request::Transfer(transfer(CUT, self.transfer_no, cash, 0)));
+        let market = limit(Side::Buy, 0, LOTS * lot_size, "");
+        self.enter(NewOrder { ord_type: OrdType::Market, account_id: CUT, ..market });
+        for (is_buy, price, lots) in [(true, 140, 1), (false, 30, LOTS), (false, 140, 1)] {
+            self.play(CallEvent::Limit { is_buy, price, lots });
+        }
+    }
+
+    fn state(&self) -> InstrumentState {
+        let mut states = self.desk.engine.instruments();
+        states.find(|state| state.definition.instrument_id == TULIP).expect("it is defined")
     }
 
     /// Uncrosses the call and begins the next, or goes on with a volatility call.
@@ -171,15 +199,31 @@ impl Call {
         let limits: BTreeSet<(u8, i128)> =
             of_market.map(|(side, cash)| (side.code(), *cash)).collect();
         let from = self.desk.events.len();
+        let before = self.state();
         take_step(&mut self.desk, text);
         let (rounds, limit_count) = (self.desk.engine.call_rounds() as usize, limits.len());
         assert!(rounds <= PAYABLE_ROUNDS + limit_count + 1, "{rounds} for {limit_count} limits");
         self.check_uncrossings(from);
+        if !overrides {
+            self.check_collar(from, &before);
+        }
         let naive = self.desk.naive.as_ref().expect("a twin");
         assert!(naive.debts().is_empty(), "no account is below zero: {:?}", naive.debts());
-        let row = self.desk.engine.instruments().find(|row| row.definition.instrument_id == TULIP);
-        if row.is_some_and(|row| row.phase == Phase::Continuous) {
+        if self.state().phase == Phase::Continuous {
             self.begin();
+        }
+    }
+
+    /// Checks that every price of a change is within the collar about the reference of before.
+    fn check_collar(&self, from: usize, before: &InstrumentState) {
+        let reference = before.uncrossed_price.unwrap_or(before.definition.reference_price);
+        let reference = i128::from(reference.0);
+        let most = i128::from(before.definition.static_collar) * reference.abs();
+        for event in &self.desk.events[from..] {
+            let Event::Plain(PlainEvent::Uncrossed(e)) = event else { continue };
+            let distance = (i128::from(e.price.0) - reference).abs();
+            let is_within = e.qty.is_zero() || reference == 0 || distance * 10_000 <= most;
+            assert!(is_within, "{} is too far from {reference}", e.price);
         }
     }
 
@@ -206,20 +250,68 @@ impl Call {
     }
 }
 
+/// Plays a random call and its end.
+fn play(form: Form, cash: &[i128], events: &[CallEvent]) {
+    let mut call = Call::new(form, cash);
+    call.play(CallEvent::Reference { price: 30 });
+    for event in events {
+        call.play(*event);
+    }
+    call.play(CallEvent::Open { overrides: true });
+}
+
+fn events() -> impl Strategy<Value = Vec<CallEvent>> {
+    prop::collection::vec(call_event(), 10..90)
+}
+
+fn purses() -> impl Strategy<Value = Vec<i128>> {
+    prop::collection::vec(0..3_000_i128, ACCOUNTS.len())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
     fn no_order_is_cancelled_at_a_price_that_its_reservation_pays(
         form in forms(),
-        cash in prop::collection::vec(0..3_000_i128, ACCOUNTS.len()),
-        events in prop::collection::vec(call_event(), 10..90),
+        cash in purses(),
+        events in events(),
     ) {
-        let mut call = Call::new(form, &cash);
-        call.play(CallEvent::Reference { price: 30 });
-        for event in events {
-            call.play(event);
-        }
-        call.play(CallEvent::Open { overrides: true });
+        play(form, &cash, &events);
     }
+}
+
+/// Random calls test collars behind the first price only if limits are crossed there.
+#[test]
+fn limits_stay_crossed_beyond_the_collar_behind_cut_lots_of_every_form() {
+    for (tick_size, lot_size) in [(1, 1), (2, 3), (3, 2)] {
+        for static_collar in [500, 10_000, 30_000] {
+            let form = Form { tick_size, lot_size, static_collar };
+            let mut call = Call::new(form, &[0; ACCOUNTS.len()]);
+            call.play(CallEvent::CrossBehindCutLots);
+            call.play(CallEvent::Open { overrides: false });
+            let state = call.state();
+            assert_eq!(state.phase, Phase::VolatilityCall, "{form:?}");
+            assert!(state.uncrossed_price > Some(Price(30 * tick_size)), "{form:?}: {state:?}");
+            assert_eq!(call.desk.levels(Side::Buy), [(140 * tick_size, lot_size, 1)]);
+        }
+    }
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn random_calls_find_the_planted_bug_of_further_prices() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    use weir_engine::plant::{Plant, set};
+    let mut runner = TestRunner::deterministic();
+    let calls = (forms(), purses(), events());
+    set(Some(Plant::FurtherPricesUnchecked));
+    let found = (0..400).find(|_| {
+        let (form, cash, events) = calls.new_tree(&mut runner).expect("a call").current();
+        std::panic::catch_unwind(|| play(form, &cash, &events)).is_err()
+    });
+    set(None);
+    println!("found in call {found:?}");
+    assert!(found.is_some());
 }
