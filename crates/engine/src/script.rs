@@ -8,6 +8,7 @@
 
 mod backlog;
 mod crowd;
+mod cut;
 mod duel;
 mod full;
 mod many;
@@ -92,6 +93,8 @@ pub struct Script<'a> {
     /// The last trade of an account with limits, and the ruin in progress.
     last_trade: Option<OrderEvent>,
     ruin: Option<ruin::Ruin>,
+    /// The next step of the call in progress whose market order is cut.
+    cut: Option<usize>,
     name_no: u64,
     now: Nanos,
     opening: std::vec::IntoIter<Command>,
@@ -121,6 +124,7 @@ impl<'a> Script<'a> {
             list_left: 0,
             last_trade: None,
             ruin: None,
+            cut: None,
             name_no: 1_000,
             now: Nanos(1_000_000_000),
             opening: opening().into_iter(),
@@ -157,6 +161,7 @@ impl<'a> Script<'a> {
             list_left: self.list_left,
             last_trade: self.last_trade,
             ruin: self.ruin,
+            cut: self.cut,
             name_no: self.name_no,
             now: self.now,
             opening: self.opening,

@@ -361,3 +361,11 @@ fn every_planted_bug_of_cuts_is_found() {
         assert!(is_found, "{plant:?}");
     }
 }
+
+#[cfg(feature = "planted")]
+#[test]
+fn scripts_find_the_planted_bug_of_further_prices() {
+    let found = commands_until_a_difference(weir_engine::plant::Plant::FurtherPricesUnchecked);
+    println!("{found:?}");
+    assert!(found.is_some());
+}

@@ -44,6 +44,9 @@ impl Script<'_> {
         {
             return self.next_of_ruin(ruin);
         }
+        if let Some(step) = self.cut {
+            return self.next_of_cut(step);
+        }
         self.pass_time();
         if self.killed.is_some() && self.byte() < 8 {
             return self.kill_switch();
@@ -52,6 +55,7 @@ impl Script<'_> {
             return self.next_of_list();
         }
         match self.byte() {
+            148 if self.byte() < 96 => self.begin_cut(),
             149 if self.byte() < 128 => self.begin_backlog(),
             0..=149 => self.full_order(),
             150 => self.mass_cancel(),
