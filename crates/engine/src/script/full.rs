@@ -55,7 +55,7 @@ impl Script<'_> {
             return self.next_of_list();
         }
         match self.byte() {
-            148 if self.byte() < 96 => self.begin_cut(),
+            148 if self.byte() < 64 => self.begin_cut(),
             149 if self.byte() < 128 => self.begin_backlog(),
             0..=149 => self.full_order(),
             150 => self.mass_cancel(),

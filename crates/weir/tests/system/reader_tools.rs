@@ -1,7 +1,7 @@
 //! The command line's tools for readers of order state: a cursor kept in a file or by the node, a
 //! read that waits for changes seen elsewhere, and a decoded token.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Output, Stdio};
 
@@ -201,7 +201,14 @@ fn commands_end_when_another_connection_takes_their_session_over() {
     let stdout = top.stdout.as_mut().expect("stdout is piped");
     BufReader::new(stdout).read_line(&mut String::new()).unwrap();
     is_ended_by_a_takeover(address, top);
-    let read = start(&["subscriptions", "read", "trades"]);
-    until("its subscription", || (node.status()["subscriptions"]["attached"] == 1).then_some(()));
+    let mut read = start(&["subscriptions", "read", "trades"]);
+    until("its subscription", || {
+        if read.try_wait().unwrap().is_some() {
+            let mut said = String::new();
+            read.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("the reader has ended: {said}");
+        }
+        (node.status()["subscriptions"]["attached"] == 1).then_some(())
+    });
     is_ended_by_a_takeover(address, read);
 }
