@@ -271,18 +271,39 @@ impl Client {
         self.connection.flush()
     }
 
+    /// As [`Client::flush`]; if the connection has failed, the messages that came before that are
+    /// dispatched first, as by [`Client::poll`]. The node's reason for its end is among them.
+    ///
+    /// # Errors
+    /// As [`Client::poll`]; an error of a message comes before that of the connection.
+    pub(crate) fn flush_or_hear(
+        &mut self,
+        mut sink: impl FnMut(Incoming<'_>, &mut Vec<u8>),
+    ) -> Result<(), ClientError> {
+        let Err(failure) = self.connection.flush() else { return Ok(()) };
+        while failure.is_connection_lost() {
+            self.dispatch(&mut sink)?;
+            let received = self.connection.receive();
+            if !received.is_ok_and(|len| len > 0 || self.connection.has_more()) {
+                break;
+            }
+        }
+        Err(failure)
+    }
+
     /// Sends queued bytes, waits up to `timeout` for messages, and passes each to `sink` with the
     /// outbox, so that it can be answered at once. Returns the number of messages.
     ///
     /// # Errors
     /// Those of the connection; [`ClientError::Gap`], [`ClientError::LogonRejected`],
-    /// [`ClientError::LoggedOut`], [`ClientError::HeartbeatLost`].
+    /// [`ClientError::LoggedOut`], [`ClientError::HeartbeatLost`]. The error of a connection that
+    /// cannot be written to any more comes behind the messages that were received on it.
     pub fn poll(
         &mut self,
         timeout: Duration,
-        sink: impl FnMut(Incoming<'_>, &mut Vec<u8>),
+        mut sink: impl FnMut(Incoming<'_>, &mut Vec<u8>),
     ) -> Result<usize, ClientError> {
-        self.connection.flush()?;
+        self.flush_or_hear(&mut sink)?;
         let timeout = if self.sessions.is_empty() {
             timeout
         } else {
@@ -316,7 +337,7 @@ impl Client {
                 session.on_time(now, self.last_heard, self.connection.outbox())?;
             }
         }
-        self.connection.flush()?;
+        self.flush_or_hear(sink)?;
         Ok(count)
     }
 

@@ -188,15 +188,12 @@ impl StateClient {
         }
     }
 
-    /// Sends queued bytes until the socket would block; the next [`StateClient::poll`] handles an
-    /// error.
+    /// Sends queued bytes until the socket would block. The next [`StateClient::poll`] handles an
+    /// error, behind the messages that came before it.
     pub fn flush(&mut self) {
-        if let (Some(client), false) = (&mut self.client, self.is_lost)
-            && let Err(error) = client.flush()
-        {
-            self.is_lost = true;
-            self.backoff.failed(self.clock.now());
-            self.failure = Some(error);
+        if let (Some(client), false) = (&mut self.client, self.is_lost) {
+            // Unsent bytes stay queued: the error recurs at the next poll.
+            let _ = client.flush();
         }
     }
 

@@ -7,11 +7,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use weir_client::subscription::{Seen, Subscription, WaitOutcome};
 use weir_client::{
-    BrokerClient, ClientError, Publisher, SessionConfig, SourceConfig, SourceWriter,
+    BrokerClient, ClientError, FollowerConfig, Publisher, SessionConfig, SourceConfig,
+    SourceWriter, StateClient,
 };
 use weir_types::{Epoch, FirmId, Nanos, PartitionId, Reason, Role, SessionId};
 use weir_wire::dialogue::put_logon_ack;
@@ -28,15 +30,47 @@ fn config() -> SessionConfig {
     SessionConfig::new(ME, ApiKey([7; 32]))
 }
 
-/// A node that lets each connection in and, at its next message, says that another one has taken
-/// the session over.
+/// A node that lets each connection in and says later that another one has taken the session over.
 struct Node {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    cut: Option<Cut>,
+}
+
+/// The test's ends of the channels by which it tells a node to cut a connection.
+struct Cut {
+    now: Sender<()>,
+    done: Receiver<()>,
 }
 
 impl Node {
+    /// A node that says so at a connection's next message, and leaves the end to the client.
     fn start() -> Node {
+        Node::listen(None, |mut stream| {
+            logout_at_next_message(&mut stream);
+            true
+        })
+    }
+
+    /// A node that says so where [`Node::cut`] tells it to, and closes the connection behind that
+    /// without reading more of it, as the listeners of outside cores and of subscriptions do.
+    fn cutting() -> Node {
+        let (now, when) = channel();
+        let (told, done) = channel();
+        Node::listen(Some(Cut { now, done }), move |mut stream| {
+            log_on(&mut stream);
+            if when.recv().is_err() {
+                return false;
+            }
+            // A message that was received and is not read: the system answers with a reset.
+            assert!(stream.peek(&mut [0; 1]).unwrap() > 0, "the client has left");
+            say_taken_over(&mut stream);
+            drop(stream);
+            told.send(()).is_ok()
+        })
+    }
+
+    fn listen(cut: Option<Cut>, mut serve: impl FnMut(TcpStream) -> bool + Send + 'static) -> Node {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -45,10 +79,19 @@ impl Node {
             for stream in listener.incoming() {
                 // SYNC: the counter guards no other memory.
                 counted.fetch_add(1, Ordering::Relaxed);
-                serve(&mut stream.unwrap());
+                if !serve(stream.unwrap()) {
+                    break;
+                }
             }
         });
-        Node { address, connections }
+        Node { address, connections, cut }
+    }
+
+    /// Ends the connection, and returns once it is closed.
+    fn cut(&self) {
+        let cut = self.cut.as_ref().unwrap();
+        cut.now.send(()).unwrap();
+        cut.done.recv_timeout(PATIENCE).unwrap();
     }
 
     fn connections(&self) -> usize {
@@ -57,7 +100,17 @@ impl Node {
     }
 }
 
-fn serve(stream: &mut TcpStream) {
+fn logout_at_next_message(stream: &mut TcpStream) {
+    let mut inbox = log_on(stream);
+    hear_frame(stream, &mut inbox);
+    say_taken_over(stream);
+    // Until the client ends the connection.
+    let mut rest = [0; 4_096];
+    while stream.read(&mut rest).is_ok_and(|len| len > 0) {}
+}
+
+/// Accepts a logon; returns the bytes that came behind it.
+fn log_on(stream: &mut TcpStream) -> Vec<u8> {
     let ack = LogonAck {
         server_time: Nanos(1),
         session_id: ME,
@@ -68,17 +121,17 @@ fn serve(stream: &mut TcpStream) {
         role: Role::Source,
     };
     let mut inbox = Vec::new();
-    let mut out = Vec::new();
     hear_frame(stream, &mut inbox);
+    let mut out = Vec::new();
     put_logon_ack(&ack, &[], &mut out);
     stream.write_all(&out).unwrap();
-    hear_frame(stream, &mut inbox);
-    out.clear();
+    inbox
+}
+
+fn say_taken_over(stream: &mut TcpStream) {
+    let mut out = Vec::new();
     put_frame(&Logout { session_id: ME, reason: Reason::TakenOver }, &mut out);
     stream.write_all(&out).unwrap();
-    // Until the client ends the connection.
-    let mut rest = [0; 4_096];
-    while stream.read(&mut rest).is_ok_and(|len| len > 0) {}
 }
 
 /// Reads until a whole frame has come, and removes it.
@@ -168,4 +221,51 @@ fn a_writer_of_a_source_whose_session_is_taken_over_does_not_come_back() {
         std::thread::sleep(STEP);
     }
     assert_eq!(node.connections(), 1);
+}
+
+#[test]
+fn a_writer_that_sends_into_a_closed_connection_reads_that_its_session_was_taken_over() {
+    let node = Node::cutting();
+    let source = SourceConfig::full(ME, PartitionId(3), Epoch(1));
+    let mut writer = SourceWriter::new(node.address, config(), source);
+    writer.poll(STEP, |_| {}).unwrap();
+    assert!(writer.connection().is_some(), "{:?}", writer.take_failure());
+    node.cut();
+    writer.open_again();
+    for _ in 0..MORE_CALLS {
+        assert!(is_taken_over(writer.poll(STEP, |_| {})));
+        std::thread::sleep(STEP);
+    }
+    assert_eq!(node.connections(), 1);
+}
+
+#[test]
+fn a_publisher_that_sends_into_a_closed_connection_reads_that_its_session_was_taken_over() {
+    let node = Node::cutting();
+    let mut client = BrokerClient::new(node.address, config());
+    client.publish_from(Epoch(1), 0);
+    client.publish(SessionId(6), b"one");
+    client.poll(STEP, |_| {}).unwrap();
+    assert!(client.connection().is_some(), "{:?}", client.take_failure());
+    node.cut();
+    client.publish(SessionId(6), b"two");
+    for _ in 0..MORE_CALLS {
+        assert!(is_taken_over(client.poll(STEP, |_| {})));
+        std::thread::sleep(STEP);
+    }
+    assert_eq!((client.unacknowledged(), node.connections()), (2, 1));
+}
+
+#[test]
+fn a_client_that_only_flushes_a_closed_connection_reads_the_logout_at_its_next_poll() {
+    let node = Node::cutting();
+    let mut from = StateClient::new(node.address, config());
+    from.follow(FollowerConfig::new(ME), Vec::new());
+    from.connect(&mut |_| {}).unwrap();
+    from.flush();
+    node.cut();
+    from.follow(FollowerConfig::new(ME), Vec::new());
+    from.flush();
+    from.flush();
+    assert!(is_taken_over(from.poll(STEP, &mut |_| {})));
 }

@@ -155,14 +155,9 @@ impl SourceWriter {
         let batches = &mut self.batches;
         let mut other = None;
         let polled = client.poll(timeout, |incoming, _| {
-            if let Incoming::Source(message) = incoming {
-                match batches.on_message(&message) {
-                    Ok(event) => sink(event),
-                    Err(error) => other = Some(error),
-                }
-            }
+            hear(batches, &incoming, &mut other, &mut sink);
         });
-        if let Some(error) = other {
+        if let Some(error) = other.take() {
             return Err(ClientError::SourceHistory(error));
         }
         match polled {
@@ -171,7 +166,14 @@ impl SourceWriter {
                     self.backoff.succeeded();
                 }
                 self.batches.pump(client.outbox(), OUTBOX_LEN);
-                client.flush().or_else(|error| self.fail(error))?;
+                let batches = &mut self.batches;
+                let flushed = client.flush_or_hear(|incoming, _| {
+                    hear(batches, &incoming, &mut other, &mut sink);
+                });
+                if let Some(error) = other {
+                    return Err(ClientError::SourceHistory(error));
+                }
+                flushed.or_else(|error| self.fail(error))?;
                 Ok(count)
             }
             Err(error) => self.fail(error).map(|()| 0),
@@ -203,5 +205,20 @@ impl SourceWriter {
         self.backoff.failed(self.clock.now());
         self.failure = Some(error);
         self.check_not_taken_over()
+    }
+}
+
+/// Passes an ingest message to the batches, and its event to `sink`; `other` is set if the message
+/// is of another store than the one that was fed.
+fn hear(
+    batches: &mut BatchStream,
+    incoming: &Incoming<'_>,
+    other: &mut Option<OtherHistory>,
+    sink: &mut impl FnMut(SourceEvent),
+) {
+    let Incoming::Source(message) = incoming else { return };
+    match batches.on_message(message) {
+        Ok(event) => sink(event),
+        Err(error) => *other = Some(error),
     }
 }

@@ -228,7 +228,13 @@ impl BrokerClient {
             Ok(count) => {
                 self.backoff.succeeded();
                 self.put_due(now);
-                let flushed = self.client.as_mut().map_or(Ok(()), Client::flush);
+                let Some(client) = &mut self.client else { return Ok(count) };
+                let (readings, publishing) = (&mut self.readings, &mut self.publishing);
+                let flushed = client.flush_or_hear(|incoming, _| {
+                    if let Incoming::Broker(message) = incoming {
+                        hear(readings, publishing, &message, now, &mut sink);
+                    }
+                });
                 flushed.or_else(|error| self.fail(error))?;
                 Ok(count)
             }
