@@ -254,6 +254,8 @@ pub struct DropCopyReader {
     client: Client,
     copies: DropCopy,
     is_connected: bool,
+    /// True once another connection has taken the session over: no connection is made any more.
+    is_taken_over: bool,
     timeout: Duration,
 }
 
@@ -274,7 +276,8 @@ impl DropCopyReader {
         let mut client = Client::connect(target, Limits::default())?;
         client.start_logon(Session::new(session));
         client.wait_until_open(timeout, &mut |_, _| {})?;
-        let mut reader = DropCopyReader { client, copies, is_connected: true, timeout };
+        let (is_connected, is_taken_over) = (true, false);
+        let mut reader = DropCopyReader { client, copies, is_connected, is_taken_over, timeout };
         reader.ask_for_all();
         Ok(reader)
     }
@@ -293,12 +296,17 @@ impl DropCopyReader {
     ///
     /// # Errors
     /// [`ClientError::CopiesRefused`], [`ClientError::CopyGap`], [`ClientError::LogonRejected`]:
-    /// errors that reconnecting does not resolve.
+    /// errors that reconnecting does not resolve. [`ClientError::LoggedOut`] with
+    /// [`Reason::TakenOver`], now and at each later call: another connection has the session, and
+    /// this reader makes none any more.
     pub fn poll(
         &mut self,
         timeout: Duration,
         mut take: impl FnMut(&ReportCopy, &CopiedReport),
     ) -> Result<usize, ClientError> {
+        if self.is_taken_over {
+            return Err(ClientError::taken_over(self.copies.session_id));
+        }
         if !self.is_connected && !self.come_back(timeout)? {
             return Ok(0);
         }
@@ -338,16 +346,21 @@ impl DropCopyReader {
                 | Incoming::Sources(..) => Ok(()),
             };
         });
+        let failed = polled.map(drop).or_else(|error| self.fail(error));
         outcome?;
-        match polled {
-            Ok(_) => {}
-            Err(error) if error.is_passing() => {
-                self.is_connected = false;
-                self.copies.connection_lost();
-            }
-            Err(error) => return Err(error),
-        }
+        failed?;
         Ok(count)
+    }
+
+    /// Ends the connection after an error that ends it; returns the error unless reconnecting may
+    /// resolve it.
+    fn fail(&mut self, error: ClientError) -> Result<(), ClientError> {
+        self.is_taken_over = error.is_taken_over();
+        if self.is_taken_over || error.is_passing() {
+            self.is_connected = false;
+            self.copies.connection_lost();
+        }
+        if error.is_passing() { Ok(()) } else { Err(error) }
     }
 
     /// Tries to log on again; false when the node is unreachable, has not noticed yet that the
@@ -363,7 +376,7 @@ impl DropCopyReader {
                 std::thread::sleep(RETRY_INTERVAL.min(timeout));
                 Ok(false)
             }
-            Err(error) => Err(error),
+            Err(error) => self.fail(error).map(|()| false),
         }
     }
 

@@ -84,6 +84,8 @@ pub struct StateClient {
     client: Option<Client>,
     /// True when the connection of `client` has failed.
     is_lost: bool,
+    /// True once another connection has taken the session over: no connection is made any more.
+    is_taken_over: bool,
     followings: BTreeMap<u32, Following>,
     last_handle: u32,
     clock: Clock,
@@ -101,6 +103,7 @@ impl StateClient {
             session,
             client: None,
             is_lost: false,
+            is_taken_over: false,
             followings: BTreeMap::new(),
             last_handle: 0,
             clock: Clock::default(),
@@ -113,9 +116,14 @@ impl StateClient {
     /// Connects now.
     ///
     /// # Errors
-    /// Any error that keeps the session from being open, including temporary ones.
+    /// Any error that keeps the session from being open, including temporary ones; a takeover as
+    /// in [`StateClient::poll`].
     pub fn connect(&mut self, sink: &mut dyn FnMut(StateEvent<'_>)) -> Result<(), ClientError> {
-        self.open(sink).inspect_err(|_| self.backoff.failed(self.clock.now()))
+        self.check_not_taken_over()?;
+        self.open(sink).inspect_err(|error| {
+            self.is_taken_over = error.is_taken_over();
+            self.backoff.failed(self.clock.now());
+        })
     }
 
     /// Follows order state from a token on, now and after each loss; returns the handle that
@@ -225,12 +233,15 @@ impl StateClient {
     /// [`StateClient::take_failure`] returns the cause.
     ///
     /// # Errors
-    /// Errors that would recur: a refused logon, another history.
+    /// Errors that would recur: a refused logon, another history. [`ClientError::LoggedOut`] with
+    /// [`Reason::TakenOver`], now and at each later call: another
+    /// connection has the session, and this client makes none any more.
     pub fn poll(
         &mut self,
         timeout: Duration,
         sink: &mut dyn FnMut(StateEvent<'_>),
     ) -> Result<(), ClientError> {
+        self.check_not_taken_over()?;
         let now = self.clock.now();
         if self.client.is_none() || self.is_lost {
             if let Some(left) = self.backoff.left(now) {
@@ -271,6 +282,13 @@ impl StateClient {
         }
     }
 
+    fn check_not_taken_over(&self) -> Result<(), ClientError> {
+        match self.is_taken_over {
+            true => Err(ClientError::taken_over(self.session.session_id)),
+            false => Ok(()),
+        }
+    }
+
     fn open(&mut self, sink: &mut dyn FnMut(StateEvent<'_>)) -> Result<(), ClientError> {
         let mut others = |incoming: Incoming<'_>, _: &mut Vec<u8>| {
             if let Incoming::Session(_, event) = incoming {
@@ -303,6 +321,7 @@ impl StateClient {
 
     fn fail(&mut self, error: ClientError) -> Result<(), ClientError> {
         self.is_lost = true;
+        self.is_taken_over = error.is_taken_over();
         self.backoff.failed(self.clock.now());
         if !error.is_passing() {
             return Err(error);

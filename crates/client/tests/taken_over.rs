@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use weir_client::drop_copy::Beginning;
 use weir_client::subscription::{Seen, Subscription, WaitOutcome};
 use weir_client::{
-    BrokerClient, ClientError, FollowerConfig, Publisher, SessionConfig, SourceConfig,
-    SourceWriter, StateClient,
+    BrokerClient, ClientError, DropCopy, DropCopyReader, FollowerConfig, Publisher, SessionConfig,
+    SourceConfig, SourceWriter, StateClient,
 };
-use weir_types::{Epoch, FirmId, Nanos, PartitionId, Reason, Role, SessionId};
+use weir_types::{Epoch, EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId};
 use weir_wire::dialogue::put_logon_ack;
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame, put_frame};
-use weir_wire::session::{ApiKey, LogonAck, Logout};
+use weir_wire::session::{ApiKey, LogonAck, Logout, PartitionState};
 
 const ME: SessionId = SessionId(5);
 const STEP: Duration = Duration::from_millis(20);
@@ -123,7 +124,14 @@ fn log_on(stream: &mut TcpStream) -> Vec<u8> {
     let mut inbox = Vec::new();
     hear_frame(stream, &mut inbox);
     let mut out = Vec::new();
-    put_logon_ack(&ack, &[], &mut out);
+    let state = PartitionState {
+        last_request_no: RequestNo::NONE,
+        next_event_no: EventNo(1),
+        oldest_event_no: EventNo(1),
+        epoch: Epoch(1),
+        partition_id: PartitionId(1),
+    };
+    put_logon_ack(&ack, &[state], &mut out);
     stream.write_all(&out).unwrap();
     inbox
 }
@@ -218,6 +226,37 @@ fn a_writer_of_a_source_whose_session_is_taken_over_does_not_come_back() {
     assert!(ended.is_taken_over(), "{ended}");
     for _ in 0..MORE_CALLS {
         assert!(is_taken_over(writer.poll(STEP, |_| {})));
+        std::thread::sleep(STEP);
+    }
+    assert_eq!(node.connections(), 1);
+}
+
+#[test]
+fn a_client_of_order_state_whose_session_is_taken_over_does_not_come_back() {
+    let node = Node::start();
+    let mut from = StateClient::new(node.address, config());
+    from.follow(FollowerConfig::new(ME), Vec::new());
+    let ended = until(|| from.poll(STEP, &mut |_| {}).err());
+    assert!(ended.is_taken_over(), "{ended}");
+    for _ in 0..MORE_CALLS {
+        from.flush();
+        assert!(is_taken_over(from.poll(STEP, &mut |_| {})));
+        assert!(is_taken_over(from.connect(&mut |_| {})));
+        std::thread::sleep(STEP);
+    }
+    assert_eq!(node.connections(), 1);
+}
+
+#[test]
+fn a_reader_of_copies_whose_session_is_taken_over_does_not_come_back() {
+    let node = Node::start();
+    let copies = DropCopy::new(ME, FirmId(1), Beginning::Now, &[]);
+    let mut reader = DropCopyReader::connect(node.address, config(), copies, PATIENCE).unwrap();
+    let ended = until(|| reader.poll(STEP, |_, _| {}).err());
+    assert!(ended.is_taken_over(), "{ended}");
+    for _ in 0..MORE_CALLS {
+        assert!(is_taken_over(reader.poll(STEP, |_, _| {})));
+        assert!(!reader.is_connected());
         std::thread::sleep(STEP);
     }
     assert_eq!(node.connections(), 1);
