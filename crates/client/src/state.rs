@@ -234,8 +234,8 @@ impl StateClient {
     ///
     /// # Errors
     /// Errors that would recur: a refused logon, another history. [`ClientError::LoggedOut`] with
-    /// [`Reason::TakenOver`], now and at each later call: another
-    /// connection has the session, and this client makes none any more.
+    /// [`Reason::TakenOver`], now and at each later call: another connection has the session, and
+    /// this client makes none any more.
     pub fn poll(
         &mut self,
         timeout: Duration,

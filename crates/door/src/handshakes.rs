@@ -299,7 +299,7 @@ impl Handshakes {
             }
         };
         let deadline = Nanos(now.0 + self.parts.limits.time_max.0);
-        let transport = Box::new(TlsTransport { stream, link });
+        let transport = Box::new(TlsTransport { stream, link, accepted_at: Some(now) });
         self.strangers.enter(slot, peer.ip());
         self.slots[slot] = Some(Handshake { transport, peer, deadline, is_ready: true });
         self.ready.push_back(slot);
@@ -314,7 +314,7 @@ impl Handshakes {
             let Some(handshake) = &mut self.slots[slot] else { continue };
             steps += 1;
             handshake.is_ready = false;
-            let TlsTransport { stream, link } = &mut *handshake.transport;
+            let TlsTransport { stream, link, .. } = &mut *handshake.transport;
             match link.handshake(stream, &mut self.scratch) {
                 Ok(false) => {}
                 Ok(true) => self.complete(slot),

@@ -77,6 +77,7 @@ impl Socket {
         (registry, token): (Registry<'_>, Token),
         now: Nanos,
     ) -> std::io::Result<Socket> {
+        let accepted_at = transport.accepted_at().unwrap_or(now);
         transport.stream().set_nodelay()?;
         registry.register(transport.stream(), token)?;
         Ok(Socket {
@@ -90,7 +91,7 @@ impl Socket {
             has_hung_up: false,
             writable: true,
             error_count: 0,
-            accepted_at: now,
+            accepted_at,
             heard_at: now,
             said_at: now,
             closing_by: None,

@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 
 use weir_io::net::Stream;
 use weir_tls::{Link, LinkError};
+use weir_types::Nanos;
 
 /// A stream, with or without TLS.
 #[derive(Debug)]
@@ -25,6 +26,9 @@ pub struct TlsTransport {
     pub stream: Stream,
     /// The TLS state.
     pub link: Link,
+    /// The time at which the node accepted the stream, before the handshake; `None` at the client's
+    /// end.
+    pub accepted_at: Option<Nanos>,
 }
 
 /// The result of a read.
@@ -65,7 +69,17 @@ impl Transport {
     /// written.
     #[must_use]
     pub fn client(stream: Stream, link: Link) -> Transport {
-        Transport::Tls(Box::new(TlsTransport { stream, link }))
+        Transport::Tls(Box::new(TlsTransport { stream, link, accepted_at: None }))
+    }
+
+    /// Returns the time at which the node accepted the stream if a handshake came between that and
+    /// the transport.
+    #[must_use]
+    pub fn accepted_at(&self) -> Option<Nanos> {
+        match self {
+            Transport::Plain(_) => None,
+            Transport::Tls(tls) => tls.accepted_at,
+        }
     }
 
     /// Reads once, as much as fits into `room`; `sealed` is scratch for TLS records not yet

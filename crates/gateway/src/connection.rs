@@ -193,6 +193,7 @@ impl Connection {
         protocol: Protocol,
         now: Nanos,
     ) -> Connection {
+        let accepted_at = transport.accepted_at().unwrap_or(now);
         Connection {
             id,
             transport,
@@ -206,7 +207,7 @@ impl Connection {
             ingress: Tsc::ZERO,
             sessions: Vec::new(),
             error_count: 0,
-            accepted_at: now,
+            accepted_at,
             received_at: now,
             sent_at: now,
             stalled_since: None,

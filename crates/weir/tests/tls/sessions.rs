@@ -1,15 +1,20 @@
 //! Sessions over TLS behave as they do without it.
 
+use std::net::TcpStream;
+
 use weir_client::session::SessionEvent;
 use weir_client::{ClientError, Connection, Limits, Target};
 use weir_tls::ClientTls;
 use weir_tls::client::Trust;
-use weir_types::{EventNo, OrdStatus, RequestNo};
+use weir_types::{EventNo, OrdStatus, Reason, RequestNo, Switch};
+use weir_wire::dialogue::put_logon;
+use weir_wire::session::Logon;
 
 use crate::proxy::{Proxy, Way};
 use crate::rig::{NAME, Rig, counted, try_operator};
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB};
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, HANG};
 
 #[test]
 fn orders_trade_over_tls() {
@@ -51,6 +56,29 @@ fn a_session_resumes_over_tls_where_it_stood() {
     alice.settle();
     let fills: u64 = alice.reports().iter().map(|report| report.event.last_qty.0).sum();
     assert_eq!(fills, 8);
+}
+
+#[test]
+fn a_connection_whose_handshake_ends_late_takes_no_session_from_a_later_logon() {
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    rig.open_market(&node, &[ALICE]);
+    let stream = TcpStream::connect(node.address()).unwrap();
+    // The node accepts connections in their order.
+    let mut alice = rig.trader(&node, ALICE);
+    let asking = Logon { takeover: Switch::On, ..logon_of(&ALICE) };
+    let link = rig.tls().connect().unwrap();
+    let mut late = Connection::with_link(stream, link, Limits::default()).unwrap();
+    put_logon(&asking, &[], late.outbox());
+    late.exchange(HANG).unwrap();
+    let mut late = Wire::over(late);
+    assert_eq!(late.logon_answer().unwrap_err().reason, Reason::AlreadyLoggedOn);
+    drop(late);
+    alice.ask_for_report(ALICE.buy(1, 50, 1));
+    alice.settle();
+    // A connection that the node accepts now does take it over.
+    let newer = Connection::open(rig.target(&node), Limits::default()).unwrap();
+    Wire::over(newer).try_log_on(&asking, &[]).unwrap();
 }
 
 #[test]
