@@ -199,12 +199,21 @@ impl Gateway {
             return IntakeOutcome::Done;
         };
         session.heard_at = now;
+        let routed = port.map(|port| (port, session.admission_of(port, request.request_no())));
+        // Before anything that may refuse it: a refusal says that no log has it.
+        match routed {
+            Ok((port, Admission::UnderWay)) => {
+                session.comes_again(port, request.request_no(), from.id);
+                return IntakeOutcome::Done;
+            }
+            Ok((_, Admission::Later)) => return IntakeOutcome::NoRoom,
+            _ => {}
+        }
         if !may_send(session.role, request) {
             self.refuse(from, request, Reason::NotEntitled);
             return IntakeOutcome::Done;
         }
         let role = session.role;
-        let routed = port.map(|port| (port, session.admission_of(port, request.request_no())));
         // The control partition takes no orders.
         let pace = pace_with(session, request, self.ports.len() as u64 - 1, now);
         if let Some(field) = field_out_of_range(request) {
@@ -225,14 +234,10 @@ impl Gateway {
                 return IntakeOutcome::Done;
             }
         };
-        match admission {
-            Admission::Now => {}
-            Admission::Later => return IntakeOutcome::NoRoom,
-            Admission::Refused => {
-                self.counters.in_flight_refused += 1;
-                self.refuse(from, request, Reason::TooManyInFlight);
-                return IntakeOutcome::Done;
-            }
+        if admission == Admission::Refused {
+            self.counters.in_flight_refused += 1;
+            self.refuse(from, request, Reason::TooManyInFlight);
+            return IntakeOutcome::Done;
         }
         let Some(pace) = pace else { return IntakeOutcome::TooSoon };
         let is_defined = self.reserved.is_defined_before(port, request);
@@ -242,7 +247,7 @@ impl Gateway {
         if taken == IntakeOutcome::Done {
             self.reserved.reserve(port, request, reserves);
             if let Some(session) = self.sessions.get_mut(session_id) {
-                session.hands_over(port, request.request_no());
+                session.hands_over(port, request.request_no(), from.id);
                 session.pace = pace;
             }
         }

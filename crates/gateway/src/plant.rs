@@ -33,6 +33,10 @@ weir_plant::plants! {
         TakeoverByOldConnection,
         /// A full window has no place for a request that is sent again.
         RepeatsRefused,
+        /// A request that is sent again while it is under way is handed over again.
+        RepeatsHandedOver,
+        /// A request that its log refuses is refused on a connection by which it did not come.
+        RefusedOnAnotherConnection,
         /// A request that no log took counts as received.
         RefusedCountsAsReceived,
         /// A firm's desk gets the reports of all firms.

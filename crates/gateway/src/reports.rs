@@ -15,8 +15,8 @@ use super::connection::Connection;
 use super::drop_copy::Copied;
 use super::event_index::{EventIndex, beginning};
 use super::plant::{self, Plant};
-use super::protocol::{EventRecord, Refusal};
-use super::sessions::{Behind, is_answer};
+use super::protocol::{Address, EventRecord, Refusal};
+use super::sessions::{Behind, RequestAnswer, is_answer};
 use super::{Gateway, Port};
 
 /// The number of events taken from one partition in one cycle.
@@ -111,7 +111,7 @@ impl Gateway {
         let limit = self.config.output_len_max;
         let session = self.sessions.entry(address.session_id);
         let answers = is_answer(address.request_no, address.reason);
-        if answers && session.answered(port, address.position, event.is_order_event()) {
+        if answers && session.answered(port, answer_of(&address, &event)) {
             self.counters.throttled += u64::from(address.reason == Reason::Throttled.code());
         }
         let stream = &mut session.streams[port];
@@ -200,8 +200,12 @@ impl Gateway {
         };
         self.reserved.refused(port, session_id, request_no);
         let Some(session) = self.sessions.get_mut(session_id) else { return };
-        session.settled(port);
-        let connection = session.connection;
+        let via = session.settled(port, request_no);
+        // The client of a later connection may have sent it again, and a log may take that copy: a
+        // refusal there would say that no log has it.
+        let connection = session
+            .connection
+            .filter(|id| via == Some(*id) || plant::is(Plant::RefusedOnAnotherConnection));
         let Some(mut connection) = connection.and_then(|id| self.connections.take(id)) else {
             return;
         };
@@ -309,4 +313,10 @@ impl Gateway {
             recorder.record_at(trace, Point::Egress, egress);
         }
     }
+}
+
+/// Returns an event as the answer to the request that it names.
+fn answer_of(address: &Address, event: &EventRecord<'_>) -> RequestAnswer {
+    let Address { position, request_no, .. } = *address;
+    RequestAnswer { position, request_no, is_of_order: event.is_order_event() }
 }

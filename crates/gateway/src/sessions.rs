@@ -35,12 +35,15 @@ pub struct Session {
     pub order_rate_max: u32,
     /// The recent rate of its orders. It outlives connections.
     pub pace: Pace,
-    /// Requests handed to partitions that have not answered them yet. It outlives connections.
-    ///
-    /// INVARIANT: it is the sum of the counts in `under_way`.
-    in_flight: u32,
-    /// The same by port.
+    /// The requests handed to each port's partition that are not answered yet. They outlive
+    /// connections.
     under_way: Vec<UnderWay>,
+    /// The number of those that no partition had received before: they have places in the window.
+    ///
+    /// INVARIANT: `in_flight` and `repeat_count` add up to the requests in `under_way`.
+    in_flight: u32,
+    /// The number of those that had been received before.
+    repeat_count: u32,
     /// The time of its last logon, as [`weir_door::takeover`] compares it.
     pub logged_on_at: Nanos,
     /// The time of its last takeover. It outlives connections.
@@ -66,54 +69,99 @@ pub struct Session {
 /// The admission of a request to a session's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It has a place.
+    /// It has a place, or needs none.
     Now,
-    /// It gets a place when others are answered.
+    /// It can be handed over later.
     Later,
     /// It has no place.
     Refused,
+    /// It is under way already: the answer to its first copy is that to all.
+    UnderWay,
+}
+
+/// A request that was handed to a port and is not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct HandedOver {
+    request_no: RequestNo,
+    /// True if its number had been received before: it is not executed again.
+    is_repeat: bool,
+    /// The connection by which it, or a later copy of it, came last.
+    via: ConnectionId,
 }
 
 /// A session's requests that were handed to a port and are not answered yet.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct UnderWay {
-    count: u32,
+    /// INVARIANT: in the order of their numbers.
+    requests: VecDeque<HandedOver>,
     /// The highest number among them and those answered since there were none.
     highest: RequestNo,
 }
 
-impl Session {
-    /// Returns the admission of one more request to a port. A request that is sent again is not
-    /// executed again, and must not be refused: its client would take it for one that no log has,
-    /// though the first one is under way.
-    ///
-    /// | requests under way       | the request     | admission              |
-    /// | ------------------------ | --------------- | ---------------------- |
-    /// | fewer than the maximum   | any             | [`Admission::Now`]     |
-    /// | fewer than twice as many | received before | [`Admission::Now`]     |
-    /// | twice as many            | received before | [`Admission::Later`]   |
-    /// | the maximum or more      | above those     | [`Admission::Refused`] |
-    #[must_use]
-    pub fn admission_of(&self, port: usize, request_no: RequestNo) -> Admission {
-        if self.in_flight_max == 0 || self.in_flight < self.in_flight_max {
-            return Admission::Now;
-        }
-        let is_sent_again = request_no <= self.last_request_no(port);
-        if !is_sent_again || plant::is(Plant::RepeatsRefused) {
-            Admission::Refused
-        } else if self.in_flight < self.in_flight_max.saturating_mul(2) {
-            Admission::Now
-        } else {
-            Admission::Later
+impl UnderWay {
+    fn index_of(&self, request_no: RequestNo) -> Option<usize> {
+        match self.requests.front() {
+            Some(first) if first.request_no == request_no => Some(0),
+            _ => self.requests.binary_search_by_key(&request_no, |one| one.request_no).ok(),
         }
     }
+}
 
-    /// Records that a request was handed to a port.
-    pub fn hands_over(&mut self, port: usize, request_no: RequestNo) {
-        self.in_flight += 1;
-        let UnderWay { count, highest } = &mut self.under_way[port];
-        *count += 1;
+impl Session {
+    /// Returns the admission of one more request to a port.
+    ///
+    /// A request that was received before is not executed again, and a refusal would say that no
+    /// log has it. So one under way is not handed over again: were its log full at the second copy,
+    /// that one's refusal would come before the answer to the first. One that was answered needs no
+    /// place in the window, since its client may have the answer, and waits behind the events still
+    /// to be sent, among which the answer may be.
+    ///
+    /// | the request     | the session                               | admission               |
+    /// | --------------- | ----------------------------------------- | ----------------------- |
+    /// | under way       | any                                       | [`Admission::UnderWay`] |
+    /// | received before | has events still to be sent               | [`Admission::Later`]    |
+    /// | received before | has the maximum of such ones under way    | [`Admission::Later`]    |
+    /// | received before | has fewer                                 | [`Admission::Now`]      |
+    /// | above those     | has the maximum of such ones under way    | [`Admission::Refused`]  |
+    /// | above those     | has fewer                                 | [`Admission::Now`]      |
+    #[must_use]
+    pub fn admission_of(&self, port: usize, request_no: RequestNo) -> Admission {
+        let is_under_way = self.under_way[port].index_of(request_no).is_some();
+        if is_under_way && !plant::is(Plant::RepeatsHandedOver) {
+            return Admission::UnderWay;
+        }
+        let is_full = |count| self.in_flight_max != 0 && count >= self.in_flight_max;
+        if !self.is_repeat(port, request_no) || plant::is(Plant::RepeatsRefused) {
+            return if is_full(self.in_flight) { Admission::Refused } else { Admission::Now };
+        }
+        let waits = self.streams[port].next_record().is_some() || is_full(self.repeat_count);
+        if waits { Admission::Later } else { Admission::Now }
+    }
+
+    /// Returns true if a port's partition has received a request of this number or a higher one.
+    fn is_repeat(&self, port: usize, request_no: RequestNo) -> bool {
+        request_no <= self.last_request_no(port)
+    }
+
+    /// Records that a request that came by a connection was handed to a port.
+    pub fn hands_over(&mut self, port: usize, request_no: RequestNo, via: ConnectionId) {
+        let is_repeat = self.is_repeat(port, request_no);
+        *(if is_repeat { &mut self.repeat_count } else { &mut self.in_flight }) += 1;
+        let UnderWay { requests, highest } = &mut self.under_way[port];
+        // Nearly always at the end.
+        let index = requests.partition_point(|one| one.request_no <= request_no);
+        requests.insert(index, HandedOver { request_no, is_repeat, via });
         *highest = request_no.max(*highest);
+    }
+
+    /// Records that another copy of a request under way came by a connection, which gets the
+    /// refusal if there is one.
+    pub fn comes_again(&mut self, port: usize, request_no: RequestNo, via: ConnectionId) {
+        let UnderWay { requests, .. } = &mut self.under_way[port];
+        let index = requests.binary_search_by_key(&request_no, |one| one.request_no);
+        if let Ok(index) = index {
+            requests[index].via = via;
+        }
     }
 
     /// Returns the highest request number that a port's partition has received, answered or not. A
@@ -128,31 +176,43 @@ impl Session {
 
     /// Records an answer at `position` to a request; true for the first one to it. A request on an
     /// order may have several reports, which are contiguous and of one command. Any other has one
-    /// answer; several of them may be of one command, also to one request and its repeat.
-    pub fn answered(&mut self, port: usize, position: u64, is_of_order: bool) -> bool {
+    /// answer; several of them may be of one command.
+    pub fn answered(&mut self, port: usize, answer: RequestAnswer) -> bool {
+        let RequestAnswer { position, request_no, is_of_order } = answer;
         if is_of_order && self.answered_at[port] == position {
             return false;
         }
         if is_of_order {
             self.answered_at[port] = position;
         }
-        self.settled(port);
+        self.settled(port, request_no);
         true
     }
 
-    /// Records that a request to a port is answered. Answers from before a restart belong to
-    /// requests that this gateway did not count.
-    pub fn settled(&mut self, port: usize) {
+    /// Records that a request to a port is answered, or refused by its log. Returns the connection
+    /// by which it came last; `None` if it is not under way: answers from before a restart belong
+    /// to requests that this gateway did not hand over.
+    pub fn settled(&mut self, port: usize, request_no: RequestNo) -> Option<ConnectionId> {
         let under_way = &mut self.under_way[port];
-        if under_way.count == 0 {
-            return;
-        }
-        under_way.count -= 1;
-        self.in_flight -= 1;
-        if under_way.count == 0 && !plant::is(Plant::RefusedCountsAsReceived) {
+        let index = under_way.index_of(request_no)?;
+        let settled = under_way.requests.remove(index)?;
+        *(if settled.is_repeat { &mut self.repeat_count } else { &mut self.in_flight }) -= 1;
+        if under_way.requests.is_empty() && !plant::is(Plant::RefusedCountsAsReceived) {
             under_way.highest = RequestNo::NONE;
         }
+        Some(settled.via)
     }
+}
+
+/// An event that answers a request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestAnswer {
+    /// The position of its command in the port's log.
+    pub position: u64,
+    /// The request's number.
+    pub request_no: RequestNo,
+    /// True for a report of an order.
+    pub is_of_order: bool,
 }
 
 /// Returns true if an event with this request number and reason can be the first answer to the
@@ -197,8 +257,9 @@ impl Sessions {
             in_flight_max: 0,
             order_rate_max: 0,
             pace: Pace::default(),
-            in_flight: 0,
             under_way: vec![UnderWay::default(); port_count],
+            in_flight: 0,
+            repeat_count: 0,
             logged_on_at: Nanos(0),
             last_takeover: LastTakeover::default(),
             ending: None,
@@ -301,6 +362,9 @@ mod tests {
     use crate::stream::Noted;
     use weir_partition::lineage::Lineage;
 
+    const HERE: ConnectionId = ConnectionId(1);
+    const ELSEWHERE: ConnectionId = ConnectionId(2);
+
     fn none(port_count: usize) -> Sessions {
         let order = MapOrder::draw(&mut SeededRng::new(1, "sessions"));
         Sessions::new(port_count, &order)
@@ -312,7 +376,7 @@ mod tests {
         sessions.entry(SessionId(5)).in_flight_max = in_flight_max;
         let mut session = sessions.by_id.remove(&SessionId(5)).unwrap();
         for (request_no, port) in (1..).map(RequestNo).zip(ports) {
-            session.hands_over(*port, request_no);
+            session.hands_over(*port, request_no, HERE);
         }
         session
     }
@@ -348,43 +412,69 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_sent_again_has_a_place_in_twice_the_window_and_else_waits() {
+    fn a_request_under_way_is_not_handed_over_again_until_it_is_answered() {
+        use Admission::{Later, Now, Refused, UnderWay};
         let mut session = session(2, &[0, 0]);
         let admission = |session: &Session, number| session.admission_of(0, RequestNo(number));
-        assert_eq!(
-            (admission(&session, 2), admission(&session, 3)),
-            (Admission::Now, Admission::Refused)
-        );
-        assert_eq!(
-            session.admission_of(1, RequestNo(2)),
-            Admission::Refused,
-            "to another partition"
-        );
-        session.hands_over(0, RequestNo(1));
-        session.hands_over(0, RequestNo(2));
-        assert_eq!(
-            (admission(&session, 2), admission(&session, 3)),
-            (Admission::Later, Admission::Refused)
-        );
-        session.settled(0);
-        assert_eq!(
-            (admission(&session, 2), admission(&session, 3)),
-            (Admission::Now, Admission::Refused)
-        );
-        (0..2).for_each(|_| session.settled(0));
-        assert_eq!(admission(&session, 3), Admission::Now);
+        let of_all = |session: &Session| [1, 2, 3].map(|number| admission(session, number));
+        assert_eq!(of_all(&session), [UnderWay, UnderWay, Refused]);
+        assert_eq!(session.admission_of(1, RequestNo(2)), Refused, "to another partition");
+        note_answer(&mut session, 0, 1);
+        assert_eq!(of_all(&session), [Later, UnderWay, Now], "the answer is not sent yet");
+        session.streams[0].sent_one();
+        assert_eq!(of_all(&session), [Now, UnderWay, Now]);
+    }
+
+    #[test]
+    fn requests_that_were_answered_take_no_place_in_the_window_and_have_as_many_of_their_own() {
+        use Admission::{Later, Now, Refused, UnderWay};
+        let mut session = session(2, &[]);
+        for number in 1..=3 {
+            session.hands_over(0, RequestNo(number), HERE);
+            note_answer(&mut session, 0, number);
+            session.streams[0].sent_one();
+        }
+        let of_all = |session: &Session| {
+            [1, 2, 3, 4, 5].map(|number| session.admission_of(0, RequestNo(number)))
+        };
+        // In any order.
+        for number in [3, 1] {
+            session.hands_over(0, RequestNo(number), HERE);
+        }
+        assert_eq!(of_all(&session), [UnderWay, Later, UnderWay, Now, Now]);
+        session.hands_over(0, RequestNo(4), HERE);
+        session.hands_over(0, RequestNo(5), HERE);
+        assert_eq!(session.admission_of(0, RequestNo(6)), Refused);
+        assert_eq!(session.settled(0, RequestNo(1)), Some(HERE));
+        assert_eq!(of_all(&session), [Now, Now, UnderWay, UnderWay, UnderWay]);
+        assert_eq!(session.admission_of(0, RequestNo(6)), Refused);
+        session.comes_again(0, RequestNo(4), ELSEWHERE);
+        assert_eq!(session.settled(0, RequestNo(4)), Some(ELSEWHERE));
+        assert_eq!(session.admission_of(0, RequestNo(6)), Now);
+        assert_eq!(session.settled(0, RequestNo(4)), None, "it is not under way any more");
+        assert_eq!((session.in_flight, session.repeat_count), (1, 1));
+    }
+
+    /// The answer to a request, in the order of the answers, as the gateway takes it.
+    fn note_answer(session: &mut Session, port: usize, number: u64) {
+        let (event_no, request_no) = (session.streams[port].next_event_no(), RequestNo(number));
+        let noted = Noted { event_no, request_no, record: number };
+        session.streams[port].note(noted, &Lineage::new(Epoch(1)));
+        assert!(session.answered(port, answer(70 + number, number, true)));
+    }
+
+    fn answer(position: u64, number: u64, is_of_order: bool) -> RequestAnswer {
+        RequestAnswer { position, request_no: RequestNo(number), is_of_order }
     }
 
     #[test]
     fn a_number_counts_as_received_while_it_is_under_way_and_once_it_is_answered() {
         let mut session = session(0, &[1, 1]);
         assert_eq!([0, 1].map(|port| session.last_request_no(port)), [0, 2].map(RequestNo));
-        let answer = Noted { event_no: EventNo(1), request_no: RequestNo(1), record: 1 };
-        session.streams[1].note(answer, &Lineage::new(Epoch(1)));
-        assert!(session.answered(1, 70, true));
+        note_answer(&mut session, 1, 1);
         assert_eq!(session.last_request_no(1), RequestNo(2), "the other one is under way");
         // The log was full at that one.
-        session.settled(1);
+        assert_eq!(session.settled(1, RequestNo(2)), Some(HERE));
         assert_eq!(session.last_request_no(1), RequestNo(1));
     }
 
@@ -414,46 +504,50 @@ mod tests {
     #[test]
     fn a_request_with_many_events_is_answered_once() {
         let mut session = session(2, &[0, 1]);
-        assert!(session.answered(1, 70, true));
-        assert!(!session.answered(1, 70, true));
+        assert!(session.answered(1, answer(70, 2, true)));
+        assert!(!session.answered(1, answer(70, 2, true)));
         assert_eq!(session.in_flight, 1);
         // The same position in another partition's log is another request.
-        assert!(session.answered(0, 70, true));
+        assert!(session.answered(0, answer(70, 1, true)));
         assert_eq!(session.in_flight, 0);
     }
 
     #[test]
     fn a_command_that_ends_an_earlier_request_too_answers_both() {
         let mut session = session(4, &[0; 4]);
-        assert!(session.answered(0, 70, false), "a change of many instruments");
-        assert!(session.answered(0, 70, false), "its repeat, which is the command");
-        assert!(session.answered(0, 71, false), "another one");
-        assert!(session.answered(0, 71, true), "an order, which is the command");
-        assert!(!session.answered(0, 71, true), "its execution");
+        assert!(session.answered(0, answer(70, 1, false)), "a change of many instruments");
+        assert!(session.answered(0, answer(70, 2, false)), "the request that is the command");
+        assert!(session.answered(0, answer(71, 3, false)), "another one");
+        assert!(session.answered(0, answer(71, 4, true)), "an order, which is the command");
+        assert!(!session.answered(0, answer(71, 4, true)), "its execution");
         assert_eq!(session.in_flight, 0);
     }
 
     #[test]
     fn reports_of_a_mass_cancel_open_no_window() {
         let mut session = session(1, &[0]);
-        let (number, mass_cancel) = (RequestNo(3), Reason::MassCancel.code());
+        let (number, mass_cancel) = (1, Reason::MassCancel.code());
         // Its steps are commands of their own; its `RequestDone` comes with the last.
-        for (position, request_no, reason) in
-            [(70, number, mass_cancel), (71, number, mass_cancel), (72, RequestNo::NONE, 0)]
+        for (position, number, reason) in
+            [(70, number, mass_cancel), (71, number, mass_cancel), (72, 0, 0)]
         {
-            assert!(
-                !(is_answer(request_no, reason) && session.answered(0, position, position < 72))
-            );
+            let answer = answer(position, number, position < 72);
+            assert!(!(is_answer(answer.request_no, reason) && session.answered(0, answer)));
         }
         assert!(!has_window(&session));
-        assert!(is_answer(number, 0) && session.answered(0, 72, false));
+        let done = answer(72, number, false);
+        assert!(is_answer(done.request_no, 0) && session.answered(0, done));
         assert!(has_window(&session));
     }
 
     #[test]
     fn answers_to_requests_of_before_a_restart_open_no_window() {
-        let mut session = session(1, &[]);
-        assert!(session.answered(1, 3, true));
+        let mut session = session(1, &[1]);
+        assert!(session.answered(1, answer(3, 9, true)));
+        assert!(!has_window(&session), "they are of other requests");
+        assert!(session.answered(1, answer(4, 1, true)));
+        assert!(has_window(&session));
+        assert!(session.answered(1, answer(5, 1, true)));
         assert_eq!(session.in_flight, 0);
     }
 }

@@ -127,35 +127,98 @@ fn a_logon_that_comes_late_on_an_older_connection_takes_nothing_over() {
     assert_eq!(endings(&live.listen(&mut node, 20)), ["bye 3 TakenOver"]);
 }
 
-#[test]
-fn requests_that_are_sent_again_while_under_way_are_not_refused_by_a_full_window() {
+/// The event's number, the request's number and the kind of each line's report.
+fn told(lines: &[String]) -> Vec<[&str; 3]> {
+    let told = lines.iter().map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[0], "report", "{lines:?}");
+        [words[2], words[3], words[4]]
+    });
+    told.collect()
+}
+
+/// A node at which Alice may have two requests under way.
+fn with_window_of_two() -> Node {
     let mut node = Node::new();
     node.define(DefineSession { in_flight_max: 2, ..definition_of(ALICE, 7) });
     (0..20).for_each(|_| node.step());
+    node
+}
+
+#[test]
+fn requests_that_are_sent_again_while_under_way_are_not_refused_by_a_full_window() {
+    let mut node = with_window_of_two();
     let mut old = logged_on(&mut node, "logon 3 7\n");
     node.is_stalled = true;
     let both = "new 3 5 1 buy 10 100\nnew 3 6 1 buy 10 100\n";
     assert_eq!(old.say(&mut node, both), [""; 0]);
     let mut new = logged_on(&mut node, "take 3 7 1:1:0\n");
-    assert_eq!(new.say(&mut node, both), [""; 0], "their first answers are under way");
+    for _ in 0..3 {
+        assert_eq!(new.say(&mut node, both), [""; 0], "their first copies are under way");
+    }
     let refused = new.say(&mut node, "new 3 7 1 buy 10 100\n");
     assert_eq!(refused, ["reject 3 7 TooManyInFlight "]);
-    assert_eq!(new.say(&mut node, "new 3 5 1 buy 10 100\n"), [""; 0], "a third one waits");
     node.is_stalled = false;
     let lines = new.listen(&mut node, 40);
-    let reports: Vec<Vec<&str>> = lines.iter().map(|line| line.split(' ').collect()).collect();
-    let told: Vec<&[&str]> = reports.iter().map(|words| &words[2..5]).collect();
-    let expected = [
-        ["1", "5", "New"],
-        ["2", "6", "New"],
-        ["3", "5", "New"],
-        ["4", "6", "New"],
-        ["5", "5", "New"],
-    ];
-    assert_eq!(told, expected, "{lines:?}");
-    let order_of = |report: usize| reports[report][5];
-    assert_eq!([0, 1, 0], [2, 3, 4].map(|again| usize::from(order_of(again) == order_of(1))));
+    assert_eq!(told(&lines), [["1", "5", "New"], ["2", "6", "New"]], "each once");
     trades(&mut node, &mut new, 3, 7);
+}
+
+#[test]
+fn answered_requests_that_are_sent_again_take_no_place_in_the_window() {
+    let mut node = with_window_of_two();
+    let mut client = logged_on(&mut node, "logon 3 7\n");
+    for number in 5..=7 {
+        trades(&mut node, &mut client, 3, number);
+    }
+    node.is_stalled = true;
+    let again = "new 3 5 1 buy 10 100\nnew 3 6 1 buy 10 100\n";
+    assert_eq!(client.say(&mut node, again), [""; 0]);
+    // The client has had their answers: none of its requests is unanswered.
+    let more = "new 3 8 1 buy 10 100\nnew 3 9 1 buy 10 100\n";
+    assert_eq!(client.say(&mut node, more), [""; 0]);
+    assert_eq!(client.say(&mut node, again), [""; 0], "both are under way");
+    let refused = client.say(&mut node, "new 3 10 1 buy 10 100\n");
+    assert_eq!(refused, ["reject 3 10 TooManyInFlight "]);
+    // Another one waits, with the messages behind it.
+    assert_eq!(client.say(&mut node, "new 3 7 1 buy 10 100\nnew 3 10 1 buy 10 100\n"), [""; 0]);
+    node.is_stalled = false;
+    let lines = client.listen(&mut node, 40);
+    let expected = [
+        ["4", "5", "New"],
+        ["5", "6", "New"],
+        ["6", "8", "New"],
+        ["7", "9", "New"],
+        ["8", "7", "New"],
+        ["9", "10", "New"],
+    ];
+    assert_eq!(told(&lines), expected);
+}
+
+#[test]
+fn a_request_that_is_sent_again_while_under_way_is_refused_once_where_it_came_last() {
+    let mut node = Node::new();
+    let mut old = logged_on(&mut node, "logon 3 7\n");
+    node.is_stalled = true;
+    assert_eq!(old.say(&mut node, "new 3 5 1 buy 10 100\n"), [""; 0]);
+    let mut new = logged_on(&mut node, "take 3 7 1:1:0\n");
+    assert_eq!(new.say(&mut node, "new 3 5 1 buy 10 100\n"), [""; 0]);
+    node.refuse_requests();
+    assert_eq!(new.listen(&mut node, 20), ["reject 3 5 LogFull "]);
+    assert_eq!(old.listen(&mut node, 20), ["bye 3 TakenOver"]);
+}
+
+#[test]
+fn a_refusal_that_crosses_the_request_sent_again_is_not_told_on_the_new_connection() {
+    let mut node = Node::new();
+    let mut old = logged_on(&mut node, "logon 3 7\n");
+    node.is_stalled = true;
+    assert_eq!(old.say(&mut node, "new 3 5 1 buy 10 100\n"), [""; 0]);
+    let mut new = logged_on(&mut node, "take 3 7 1:1:0\n");
+    node.refuse_requests();
+    assert_eq!(new.listen(&mut node, 20), [""; 0], "its own copy is on its way");
+    node.is_stalled = false;
+    trades(&mut node, &mut new, 3, 5);
 }
 
 #[test]
@@ -283,7 +346,7 @@ fn the_fetches_of_a_session_end_where_it_is_taken_over() {
 #[test]
 fn the_planted_bugs_of_takeovers_are_found() {
     use crate::plant::{self, Plant};
-    let found_by: [(Plant, fn()); 6] = [
+    let found_by: [(Plant, fn()); 8] = [
         (
             Plant::TakeoverKeepsOldConnection,
             a_takeover_goes_on_as_if_the_old_connection_had_closed_first,
@@ -297,9 +360,14 @@ fn the_planted_bugs_of_takeovers_are_found() {
             Plant::TakeoverByOldConnection,
             a_logon_that_comes_late_on_an_older_connection_takes_nothing_over,
         ),
+        (Plant::RepeatsRefused, answered_requests_that_are_sent_again_take_no_place_in_the_window),
         (
-            Plant::RepeatsRefused,
+            Plant::RepeatsHandedOver,
             requests_that_are_sent_again_while_under_way_are_not_refused_by_a_full_window,
+        ),
+        (
+            Plant::RefusedOnAnotherConnection,
+            a_refusal_that_crosses_the_request_sent_again_is_not_told_on_the_new_connection,
         ),
         (
             Plant::RefusedCountsAsReceived,

@@ -104,6 +104,8 @@ impl Plant {
                 InGateway::TakeoverUnbounded,
                 InGateway::TakeoverByOldConnection,
                 InGateway::RepeatsRefused,
+                InGateway::RepeatsHandedOver,
+                InGateway::RefusedOnAnotherConnection,
                 InGateway::RefusedCountsAsReceived,
             ];
             let met = InGateway::ALL.iter().copied().filter(|plant| !unmet.contains(plant));

@@ -9,7 +9,13 @@ impl Session {
     /// Finds the request that a gateway refused. A reject does not name the partition: among
     /// several partitions' requests with the number and the kind it is the one sent first, since
     /// gateways refuse in the order of arrival.
+    ///
+    /// A request that came behind the end of its session stays: an earlier copy of it may be in a
+    /// log, and the next logon tells whether it has to be sent again.
     pub(super) fn take_refused(&mut self, reject: &Reject) -> Option<UnansweredRequest> {
+        if reject.reason == Reason::NotLoggedOn && !self.is_open() {
+            return None;
+        }
         if self.is_refused_unnamed(reject) {
             let waiting = self.partitions.iter_mut().filter(|one| !one.unanswered.is_empty());
             let first = waiting.min_by_key(|one| one.unanswered[0].times.sent);
@@ -111,6 +117,26 @@ mod tests {
         for number in 1..=4 {
             let taken = session.take_refused(&reject(number)).expect("it is under way");
             assert_eq!(taken.times.sent, Nanos(number));
+        }
+    }
+
+    #[test]
+    fn a_request_that_came_behind_the_end_of_its_session_stays_unanswered() {
+        for (ends, left) in [(false, 0), (true, 1)] {
+            let mut session = open_session();
+            let ref_template_id = submit(&mut session, 1, 7);
+            if ends {
+                session.connection_lost();
+            }
+            let reject = Reject {
+                request_no: RequestNo(1),
+                field: Label::new(""),
+                session_id: SessionId(5),
+                ref_template_id,
+                reason: Reason::NotLoggedOn,
+            };
+            assert_eq!(session.take_refused(&reject).is_none(), ends);
+            assert_eq!(session.unanswered_count(), left);
         }
     }
 

@@ -396,14 +396,13 @@ impl Client {
                 tally.reports += 1;
             }
             SessionEvent::TradeBusted(busted) => self.take(busted.event_no, heard, told)?,
-            SessionEvent::Refused { reject, .. } => {
+            SessionEvent::Refused { reject, answered } => {
                 let is_left_out = reject.reason == Reason::NotLoggedOn && self.session.is_open();
                 ensure(!is_left_out, "a session ended and was not told", || format!("{reject:?}"))?;
                 tally.refused += u64::from(reject.reason == Reason::LogFull);
-                // One that was sent again may be done by its first copy if the log is full at the
-                // second; a full window refuses only those that no log has.
-                let is_of_window = reject.reason == Reason::TooManyInFlight;
-                if is_of_window || self.asked.contains(&reject.request_no) {
+                // Its caller hears that no log has it, also if it was sent again: no copy of it may
+                // be done later.
+                if answered.is_some() {
                     self.refused.insert(reject.request_no);
                 }
             }
