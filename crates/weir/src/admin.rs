@@ -50,8 +50,9 @@ pub struct AdminArgs {
     command: AdminCommand,
 }
 
-/// The time for which a command leaves its session to the connection that has it: more than
-/// another command takes. Then it takes the session over, as from a process that hangs.
+/// The time for which a command leaves its session to the connections that have it, in all: more
+/// than another command mostly takes. Then it takes the session over, as from a process that hangs,
+/// also from an import, a calendar or a cancel of many orders that is at work.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The same of a command that stops trading.
 const PATIENCE_TO_STOP: Duration = Duration::from_millis(200);

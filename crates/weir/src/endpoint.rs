@@ -394,8 +394,9 @@ pub fn once_free<T>(mut ask: impl FnMut() -> Result<T, ClientError>) -> Result<T
 }
 
 /// As [`once_free`]; once the session has been taken for as long as the patience, `ask` is given
-/// true and asks for a takeover. Commands that follow each other take less: none of them ends
-/// another one.
+/// true and asks for a takeover. The time is that of the whole wait, since a refusal does not name
+/// the connection that has the session: behind several others, or a long one, a command may end the
+/// one at work.
 ///
 /// # Errors
 /// As [`once_free`].
