@@ -214,8 +214,8 @@ impl Engine {
     /// Finds the price at which the call's book would trade now, by lots that can be paid. Leaves
     /// in `call_markets` the market orders with the lots that trade at it.
     ///
-    /// Each round cuts lots that cannot be paid at the price before, which makes the next one better
-    /// for their side: nearly always the second round is the last, and their number is bounded.
+    /// Each round cuts lots that cannot be paid at the price before, which makes the next one
+    /// better for their side: nearly always the second round is the last. Their number is bounded.
     fn find_uncrossing(&mut self, instrument: Slot) -> Option<Uncrossing> {
         let mut levels = core::mem::take(&mut self.call_levels);
         let mut markets = core::mem::take(&mut self.call_markets);

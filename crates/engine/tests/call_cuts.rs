@@ -88,8 +88,8 @@ fn four_hundred_orders_of_one_account_are_cut_in_two_rounds() {
     assert_eq!(desk.engine.call_rounds(), 2);
 }
 
-/// Orders that could not pay an inflated price were out for good, with all others' that had reserved
-/// in full: the call then traded without them at a price that they could pay.
+/// Orders that could not pay an inflated price were out for good, with all others' that had
+/// reserved in full: the call then traded without them at a price that they could pay.
 #[test]
 fn an_inflated_price_removes_no_order_that_can_pay_the_last_one() {
     for (honest_comes_first, want) in [
