@@ -201,8 +201,8 @@ impl Gateway {
         self.reserved.refused(port, session_id, request_no);
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         let via = session.settled(port, request_no);
-        // The client of a later connection may have sent it again, and a log may take that copy: a
-        // refusal there would say that no log has it.
+        // Behind a later logon its client may have sent it again, and a log may take that copy: a
+        // refusal then would say that no log has it.
         let connection = session
             .connection
             .filter(|id| via == Some(*id) || plant::is(Plant::RefusedOnAnotherConnection));

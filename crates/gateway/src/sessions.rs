@@ -85,8 +85,9 @@ struct HandedOver {
     request_no: RequestNo,
     /// True if its number had been received before: it is not executed again.
     is_repeat: bool,
-    /// The connection by which it, or a later copy of it, came last.
-    via: ConnectionId,
+    /// The connection by which it, or a later copy of it, came last; `None` if none has come since
+    /// the session's last logon.
+    via: Option<ConnectionId>,
 }
 
 /// A session's requests that were handed to a port and are not answered yet.
@@ -150,7 +151,7 @@ impl Session {
         let UnderWay { requests, highest } = &mut self.under_way[port];
         // Nearly always at the end.
         let index = requests.partition_point(|one| one.request_no <= request_no);
-        requests.insert(index, HandedOver { request_no, is_repeat, via });
+        requests.insert(index, HandedOver { request_no, is_repeat, via: Some(via) });
         *highest = request_no.max(*highest);
     }
 
@@ -160,7 +161,7 @@ impl Session {
         let UnderWay { requests, .. } = &mut self.under_way[port];
         let index = requests.binary_search_by_key(&request_no, |one| one.request_no);
         if let Ok(index) = index {
-            requests[index].via = via;
+            requests[index].via = Some(via);
         }
     }
 
@@ -190,8 +191,9 @@ impl Session {
     }
 
     /// Records that a request to a port is answered, or refused by its log. Returns the connection
-    /// by which it came last; `None` if it is not under way: answers from before a restart belong
-    /// to requests that this gateway did not hand over.
+    /// by which it came last; `None` if it has not come since the session's last logon, or is not
+    /// under way: answers from before a restart belong to requests that this gateway did not hand
+    /// over.
     pub fn settled(&mut self, port: usize, request_no: RequestNo) -> Option<ConnectionId> {
         let under_way = &mut self.under_way[port];
         let index = under_way.index_of(request_no)?;
@@ -200,7 +202,7 @@ impl Session {
         if under_way.requests.is_empty() && !plant::is(Plant::RefusedCountsAsReceived) {
             under_way.highest = RequestNo::NONE;
         }
-        Some(settled.via)
+        settled.via
     }
 }
 
@@ -296,9 +298,14 @@ impl Sessions {
     }
 
     /// Records that a session is logged on through this connection, and through no other one any
-    /// more.
+    /// more. Its client sends the requests under way again, also on a connection by which they came
+    /// before.
     pub fn attach(&mut self, id: SessionId, via: ConnectionId) {
-        let before = self.entry(id).connection.replace(via);
+        let session = self.entry(id);
+        for one in session.under_way.iter_mut().flat_map(|port| &mut port.requests) {
+            one.via = None;
+        }
+        let before = session.connection.replace(via);
         self.logged_on_count += usize::from(before.is_none());
     }
 
@@ -399,6 +406,24 @@ mod tests {
         assert_eq!(sessions.logged_on_count(), 1);
         assert!(sessions.logged_on(SessionId(2), via).is_some());
         assert!(sessions.logged_on(SessionId(1), via).is_none());
+    }
+
+    #[test]
+    fn a_request_under_way_has_come_by_no_connection_since_the_next_logon() {
+        let mut sessions = none(2);
+        sessions.attach(SessionId(5), HERE);
+        let session = sessions.entry(SessionId(5));
+        for (port, number) in [(0, 1), (0, 2), (1, 1)] {
+            session.hands_over(port, RequestNo(number), HERE);
+        }
+        sessions.detach(SessionId(5));
+        sessions.attach(SessionId(5), HERE);
+        let session = sessions.entry(SessionId(5));
+        session.comes_again(0, RequestNo(2), HERE);
+        assert_eq!(session.settled(0, RequestNo(1)), None);
+        assert_eq!(session.settled(0, RequestNo(2)), Some(HERE), "its copy came");
+        assert_eq!(session.settled(1, RequestNo(1)), None);
+        assert_eq!((session.in_flight, session.repeat_count), (0, 0));
     }
 
     #[test]

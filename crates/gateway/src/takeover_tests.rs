@@ -222,6 +222,29 @@ fn a_refusal_that_crosses_the_request_sent_again_is_not_told_on_the_new_connecti
 }
 
 #[test]
+fn a_refusal_that_crosses_a_logon_on_the_connection_of_the_request_is_not_told_there() {
+    for goes_by_another in [false, true] {
+        let mut node = Node::new();
+        let mut client = logged_on(&mut node, "logon 3 7\n");
+        node.is_stalled = true;
+        assert_eq!(client.say(&mut node, "new 3 5 1 buy 10 100\n"), [""; 0]);
+        if goes_by_another {
+            let mut other = logged_on(&mut node, "take 3 7\n");
+            assert_eq!(client.listen(&mut node, 20), ["bye 3 TakenOver"]);
+            assert_eq!(other.say(&mut node, "logout 3\n"), ["bye 3 LogoutRequested"]);
+        } else {
+            assert_eq!(client.say(&mut node, "logout 3\n"), ["bye 3 LogoutRequested"]);
+        }
+        let again = client.say(&mut node, "logon 3 7 1:1:0\n");
+        assert!(again[0].starts_with("welcome "), "{again:?}");
+        node.refuse_requests();
+        assert_eq!(client.listen(&mut node, 20), [""; 0], "its next copy is on its way");
+        node.is_stalled = false;
+        trades(&mut node, &mut client, 3, 5);
+    }
+}
+
+#[test]
 fn a_request_that_a_full_log_refused_does_not_count_as_received() {
     let mut node = Node::new();
     let mut client = logged_on(&mut node, "logon 3 7\n");
