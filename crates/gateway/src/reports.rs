@@ -108,6 +108,10 @@ impl Gateway {
             self.counters.engine_refusals.add_code(address.reason);
         }
         let stamps = self.stamps_of(port, address.position);
+        if address.event_no.is_none() {
+            self.on_unnumbered(port, &event, &address);
+            return;
+        }
         let limit = self.config.output_len_max;
         let session = self.sessions.entry(address.session_id);
         let answers = is_answer(address.request_no, address.reason);
@@ -115,16 +119,6 @@ impl Gateway {
             self.counters.throttled += u64::from(address.reason == Reason::Throttled.code());
         }
         let stream = &mut session.streams[port];
-        if address.event_no.is_none() {
-            // The partition refused a session that it does not know yet: the reject is sent once
-            // and not kept.
-            let connection = session.connection.and_then(|id| self.connections.get_mut(id));
-            if let Some(connection) = connection {
-                connection.put_report(&event, StageTimes::default());
-                self.flush_list.add(connection);
-            }
-            return;
-        }
         stream.note(address.noted(record_no), &self.ports[port].lineage);
         let topic =
             session.topic.expect("a partition defines a session before it numbers its events");
@@ -165,6 +159,18 @@ impl Gateway {
         }
     }
 
+    /// Takes a partition's refusal of a session that it does not know yet: it is sent once and not
+    /// kept.
+    fn on_unnumbered(&mut self, port: usize, event: &EventRecord<'_>, address: &Address) {
+        let Some(session) = self.sessions.get_mut(address.session_id) else { return };
+        let via = session.settled(port, address.request_no);
+        let to = session.refused_on(via).and_then(|id| self.connections.get_mut(id));
+        if let Some(connection) = to {
+            connection.put_report(event, StageTimes::default());
+            self.flush_list.add(connection);
+        }
+    }
+
     /// Returns the stage times of the command at `position` if it came through this gateway.
     fn stamps_of(&mut self, port: usize, position: u64) -> Option<StageStamps> {
         loop {
@@ -201,14 +207,8 @@ impl Gateway {
         self.reserved.refused(port, session_id, request_no);
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         let via = session.settled(port, request_no);
-        // Behind a later logon its client may have sent it again, and a log may take that copy: a
-        // refusal then would say that no log has it.
-        let connection = session
-            .connection
-            .filter(|id| via == Some(*id) || plant::is(Plant::RefusedOnAnotherConnection));
-        let Some(mut connection) = connection.and_then(|id| self.connections.take(id)) else {
-            return;
-        };
+        let to = session.refused_on(via);
+        let Some(mut connection) = to.and_then(|id| self.connections.take(id)) else { return };
         let refusal = Refusal { session_id, request_no, template_id, field: "" };
         self.put_reject(&mut connection, refusal, reason);
         self.connections.put_back(connection.id, connection);

@@ -204,6 +204,15 @@ impl Session {
         }
         settled.via
     }
+
+    /// Returns the connection that is told of a request's refusal without an event number; `via` is
+    /// that of [`Session::settled`]. Behind a later logon its client may have sent it again, and a
+    /// log may take that copy: a refusal then would say that none has it.
+    #[must_use]
+    pub fn refused_on(&self, via: Option<ConnectionId>) -> Option<ConnectionId> {
+        let is_anywhere = plant::is(Plant::RefusedOnAnotherConnection);
+        self.connection.filter(|id| via == Some(*id) || is_anywhere)
+    }
 }
 
 /// An event that answers a request.

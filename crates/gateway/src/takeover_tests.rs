@@ -245,6 +245,22 @@ fn a_refusal_that_crosses_a_logon_on_the_connection_of_the_request_is_not_told_t
 }
 
 #[test]
+fn a_refusal_without_an_event_number_that_crosses_a_logon_is_not_told_behind_it() {
+    let mut node = Node::new();
+    // The partition does not know the session yet.
+    node.define(definition_of(NEWEST, 7));
+    (0..20).for_each(|_| node.step());
+    let mut old = logged_on(&mut node, "logon 5 7\n");
+    node.is_stalled = true;
+    assert_eq!(old.say(&mut node, "new 5 5 1 buy 10 100\n"), [""; 0]);
+    let mut new = logged_on(&mut node, "take 5 7\n");
+    node.is_stalled = false;
+    assert_eq!(new.listen(&mut node, 20), [""; 0], "its own copy is on its way");
+    let refused = new.say(&mut node, "new 5 5 1 buy 10 100\n");
+    assert_eq!(refused, ["refusal 5 0 5 UnknownSession"]);
+}
+
+#[test]
 fn a_request_that_a_full_log_refused_does_not_count_as_received() {
     let mut node = Node::new();
     let mut client = logged_on(&mut node, "logon 3 7\n");
