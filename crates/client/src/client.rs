@@ -240,13 +240,6 @@ impl Client {
         }
     }
 
-    /// Numbers a session's next request to a partition as [`Session::number_above_all`] does.
-    pub(crate) fn number_above_all(&mut self, session_id: SessionId, partition_id: PartitionId) {
-        if let Some(place) = self.places.get(&session_id) {
-            self.sessions[*place].number_above_all(partition_id);
-        }
-    }
-
     /// As [`Client::submit`], by the session's index in [`Client::sessions`]: for callers that
     /// submit often.
     ///

@@ -1,11 +1,11 @@
 //! The state of one session: its requests, the events received, the resume points after a loss.
 //!
-//! A session numbers its requests per partition and keeps the unanswered ones; the node numbers the
-//! session's events per partition, densely. The state outlives connections: after a loss it logs on
-//! with the next event that it wants of each partition, receives the missed events, and sends the
-//! requests that the node has not received again, under the same numbers. Nothing is executed
-//! twice, nothing is missed. It does no I/O and reads no clock: frames go to a buffer, times are
-//! arguments.
+//! A session numbers its requests in one sequence over all partitions, since a gateway's refusal
+//! does not name the partition, and keeps the unanswered ones; the node numbers the session's
+//! events per partition, densely. The state outlives connections: after a loss it logs on with the
+//! next event that it wants of each partition, receives the missed events, and sends the requests
+//! that the node has not received again, under the same numbers. Nothing is executed twice, nothing
+//! is missed. It does no I/O and reads no clock: frames go to a buffer, times are arguments.
 //!
 //! | message from the node                | result                                              |
 //! | ------------------------------------ | --------------------------------------------------- |
@@ -183,7 +183,6 @@ enum Phase {
 #[derive(Debug)]
 struct Progress {
     partition_id: PartitionId,
-    next_request_no: RequestNo,
     /// The last event received; `None` until the node or the program has set it.
     last_event_no: Option<EventNo>,
     /// The node's epoch when that event was received or last agreed on; zero if unknown.
@@ -207,6 +206,9 @@ pub struct Session {
     in_flight_max: u32,
     heartbeat_interval: Nanos,
     last_put: Nanos,
+    /// Above the requests to all partitions, also the answered ones: a second copy of one may be
+    /// refused behind its answer.
+    next_request_no: RequestNo,
     /// Sorted by partition; a handful, for which a linear search beats a map.
     partitions: Vec<Progress>,
 }
@@ -228,6 +230,7 @@ impl Session {
             in_flight_max: 0,
             heartbeat_interval: Nanos(u64::from(config.heartbeat_interval_ms) * 1_000_000),
             last_put: Nanos(0),
+            next_request_no: RequestNo(1),
             partitions: Vec::new(),
         }
     }
@@ -352,7 +355,6 @@ impl Session {
         if !is_there {
             let progress = Progress {
                 partition_id,
-                next_request_no: RequestNo(1),
                 last_event_no: None,
                 epoch: Epoch::NONE,
                 unanswered: VecDeque::new(),
@@ -426,15 +428,8 @@ impl Session {
         self.phase = Phase::Closed;
     }
 
-    /// Numbers the next request to a partition above those to all others, so that a number names
-    /// one of the unanswered requests: the refusal of a gateway does not name the partition.
-    pub(crate) fn number_above_all(&mut self, partition_id: PartitionId) {
-        let highest = self.partitions.iter().map(|progress| progress.next_request_no).max();
-        let progress = self.progress(partition_id);
-        progress.next_request_no = progress.next_request_no.max(highest.unwrap_or(RequestNo(1)));
-    }
-
-    /// Numbers a request, keeps it until it is answered and appends its frame.
+    /// Numbers a request above all earlier ones of the session, keeps it until it is answered and
+    /// appends its frame.
     #[inline]
     pub fn submit(
         &mut self,
@@ -450,15 +445,15 @@ impl Session {
         let unanswered_count_max = self.config.unanswered_count_max;
         let has_window =
             self.in_flight_max == 0 || self.unanswered_count() < self.in_flight_max as usize;
+        let request_no = self.next_request_no;
         let progress = self.progress(partition_id);
         if !has_window || progress.unanswered.len() >= unanswered_count_max {
             return Submit::Full;
         }
-        let request_no = progress.next_request_no;
-        progress.next_request_no = request_no.next();
         let request = stamp(request, session_id, request_no);
         put_request(&request, out);
         progress.unanswered.push_back(UnansweredRequest { request, request_no, times });
+        self.next_request_no = request_no.next();
         self.last_put = times.sent;
         Submit::Sent(request_no)
     }
@@ -613,14 +608,14 @@ impl Session {
         self.heartbeat_interval = Nanos(u64::from(ack.heartbeat_interval_ms.max(1)) * 1_000_000);
         let mut resubmitted_count = 0;
         for state in states {
+            let next_request_no = state.last_request_no.next();
+            self.next_request_no = self.next_request_no.max(next_request_no);
             let progress = self.progress(state.partition_id);
             // Without a resume point the session receives new events only.
             progress.last_event_no.get_or_insert(EventNo(state.next_event_no.0.saturating_sub(1)));
             // The node has confirmed that the received events are its own history, in this epoch
             // too.
             progress.epoch = state.epoch;
-            let next_request_no = state.last_request_no.next();
-            progress.next_request_no = progress.next_request_no.max(next_request_no);
             for waiting in &progress.unanswered {
                 if waiting.request_no >= next_request_no {
                     put_request(&waiting.request, out);
@@ -898,7 +893,7 @@ mod tests {
             session.submit(PartitionId(partition), cancel, Times::default(), &mut Vec::new())
         };
         assert_eq!(submit(1), Submit::Sent(RequestNo(1)));
-        assert_eq!(submit(2), Submit::Sent(RequestNo(1)));
+        assert_eq!(submit(2), Submit::Sent(RequestNo(2)));
         assert_eq!((submit(1), submit(2)), (Submit::Full, Submit::Full));
         session.open(&ack(), &[], &mut Vec::new());
         assert_eq!(session.in_flight_max(), 0);

@@ -286,7 +286,7 @@ fn answers(client: &mut Client, count: usize) -> Result<Vec<u64>, ClientError> {
 }
 
 #[test]
-fn requests_are_numbered_per_partition_and_answered_once() {
+fn requests_are_numbered_over_all_partitions_and_answered_once() {
     let node = node(vec![Box::new(|mut peer| {
         assert_eq!(peer.hear_logon(), []);
         peer.open(&[(0, 0, 1), (1, 41, 8)]);
@@ -294,7 +294,7 @@ fn requests_are_numbered_per_partition_and_answered_once() {
             let request = peer.hear_request();
             assert_eq!((request.request_no(), request.session_id()), (RequestNo(number), ME));
         }
-        assert_eq!(peer.hear_request().request_no(), RequestNo(1), "numbers are per partition");
+        assert_eq!(peer.hear_request().request_no(), RequestNo(44), "to another partition");
         // An order and its trade are two reports of one request: one answer.
         peer.say_all(&[report(8, 42), report(9, 42), report(10, 43)]);
         peer.wait_until_gone();
@@ -315,7 +315,7 @@ fn requests_are_numbered_per_partition_and_answered_once() {
         fields: 0,
     };
     let define = Request::DefineFirm(firm);
-    assert_eq!(send(&mut client, PartitionId(0), define), Submit::Sent(RequestNo(1)));
+    assert_eq!(send(&mut client, PartitionId(0), define), Submit::Sent(RequestNo(44)));
     assert_eq!(answers(&mut client, 2).unwrap(), [42, 43]);
     assert_eq!(client.session(ME).unwrap().unanswered_count(), 1);
     assert_eq!(client.session(ME).unwrap().last_event_no(P1), EventNo(10));

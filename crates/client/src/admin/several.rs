@@ -173,7 +173,6 @@ impl Admin {
             return Ok(());
         }
         let times = Times { due: now, sent: now };
-        self.client.number_above_all(self.session_id, one.partition_id);
         match self.client.submit(self.session_id, one.partition_id, one.request, times) {
             Submit::Sent(request_no) => one.state = State::Sent(request_no),
             Submit::Full => {}

@@ -200,13 +200,13 @@ fn an_operator_waits_for_outcomes_and_for_a_partition_to_learn() {
             other => panic!("{other:?}"),
         };
         let first = transfer(peer);
-        peer.say(&rejected(1, 1, Reason::UnknownAccount));
+        peer.say(&rejected(1, 2, Reason::UnknownAccount));
         let second = transfer(peer);
         assert_eq!(first.transfer_id, second.transfer_id, "idempotent by its own number");
-        assert_eq!((first.request_no, second.request_no), (RequestNo(1), RequestNo(2)));
-        peer.say(&done(2, 2, P1));
+        assert_eq!((first.request_no, second.request_no), (RequestNo(2), RequestNo(3)));
+        peer.say(&done(2, 3, P1));
         transfer(peer);
-        peer.say(&rejected(3, 3, Reason::InsufficientCash));
+        peer.say(&rejected(3, 4, Reason::InsufficientCash));
         peer.close();
     });
     assert_eq!(admin.partitions(), [P1, P2]);

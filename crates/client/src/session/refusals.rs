@@ -3,12 +3,11 @@
 use weir_types::Reason;
 use weir_wire::session::Reject;
 
-use super::{Progress, Session, UnansweredRequest};
+use super::{Session, UnansweredRequest};
 
 impl Session {
-    /// Finds the request that a gateway refused. A reject does not name the partition: among
-    /// several partitions' requests with the number and the kind it is the one sent first, since
-    /// gateways refuse in the order of arrival.
+    /// Finds the request that a gateway refused. A reject does not name the partition, but no two
+    /// requests of the session have the same number.
     ///
     /// A request that came behind the end of its session stays: an earlier copy of it may be in a
     /// log, and the next logon tells whether it has to be sent again.
@@ -21,19 +20,12 @@ impl Session {
             let first = waiting.min_by_key(|one| one.unanswered[0].times.sent);
             return first.and_then(|progress| progress.unanswered.pop_front());
         }
-        let matching = |progress: &&mut Progress| {
-            progress.position(reject.request_no).is_some_and(|index| {
-                progress.unanswered[index].request.template_id() == reject.ref_template_id
-            })
-        };
-        let sent = |progress: &&mut Progress| {
-            progress.position(reject.request_no).map(|index| progress.unanswered[index].times.sent)
-        };
-        self.partitions
-            .iter_mut()
-            .filter(matching)
-            .min_by_key(sent)
-            .and_then(|progress| progress.answer(reject.request_no))
+        let number = reject.request_no;
+        let mut partitions = self.partitions.iter_mut();
+        let (index, progress) =
+            partitions.find_map(|one| one.position(number).map(|index| (index, one)))?;
+        let kind = progress.unanswered[index].request.template_id();
+        if kind == reject.ref_template_id { progress.unanswered.remove(index) } else { None }
     }
 
     /// Returns true if all unanswered requests of the session are of a kind that the node does not
@@ -95,29 +87,44 @@ mod tests {
         request.template_id()
     }
 
+    /// A gateway's refusal of a request to one partition was taken for that of another's.
     #[test]
-    fn numbers_above_all_differ_among_partitions() {
+    fn a_refusal_is_of_the_one_request_with_its_number_among_those_to_all_partitions() {
         let mut session = open_session();
-        for number in 1..=4 {
-            let partition_id = 1 + number % 2;
-            session.number_above_all(PartitionId(partition_id));
-            submit(&mut session, partition_id, u64::from(number));
-            let last = session.partitions.iter().map(|one| one.next_request_no.0).max();
-            assert_eq!(last, Some(u64::from(number) + 1));
-        }
-        // A refusal by number alone is of the one request with it.
-        let kind = submit(&mut session, 1, 5);
-        let reject = |number: u64| Reject {
+        let kinds = [1, 2, 2, 1].map(|id| submit(&mut session, id, u64::from(id)));
+        let reject = |number: u64, ref_template_id: u16| Reject {
             request_no: RequestNo(number),
             field: Label::new(""),
             session_id: SessionId(5),
-            ref_template_id: kind,
-            reason: Reason::FieldOutOfRange,
+            ref_template_id,
+            reason: Reason::LogFull,
         };
-        for number in 1..=4 {
-            let taken = session.take_refused(&reject(number)).expect("it is under way");
-            assert_eq!(taken.times.sent, Nanos(number));
-        }
+        assert_eq!(session.take_refused(&reject(2, kinds[1] + 1)), None, "of another kind");
+        assert_eq!(session.take_refused(&reject(5, kinds[0])), None, "there are four");
+        let sent = [2, 1, 4, 3].map(|number| {
+            let taken = session.take_refused(&reject(number, kinds[0])).expect("it is under way");
+            assert_eq!(taken.request_no, RequestNo(number));
+            taken.times.sent
+        });
+        assert_eq!(sent, [2, 1, 1, 2].map(Nanos));
+    }
+
+    #[test]
+    fn a_refusal_of_the_second_copy_of_an_answered_request_is_of_no_later_one() {
+        let mut session = open_session();
+        let kind = submit(&mut session, 1, 7);
+        let answer = session.take(PartitionId(1), EventNo(1), RequestNo(1), &mut Vec::new());
+        assert!(answer.is_ok_and(|answer| answer.flatten().is_some()));
+        submit(&mut session, 2, 8);
+        let second_copy = Reject {
+            request_no: RequestNo(1),
+            field: Label::new(""),
+            session_id: SessionId(5),
+            ref_template_id: kind,
+            reason: Reason::LogFull,
+        };
+        assert_eq!(session.take_refused(&second_copy), None);
+        assert_eq!(session.unanswered_count(), 1);
     }
 
     #[test]
@@ -160,11 +167,11 @@ mod tests {
         let all = crate::request::cancel_all(PartitionId(1));
         let other = submit_request(&mut session, 1, 8, all);
         assert_eq!(session.take_refused(&unknown(kind)), None, "of which of three?");
-        let named = Reject { request_no: RequestNo(2), session_id: SessionId(5), ..unknown(other) };
+        let named = Reject { request_no: RequestNo(3), session_id: SessionId(5), ..unknown(other) };
         assert!(session.take_refused(&named).is_some(), "a number is enough");
-        for sent in [7, 9] {
+        for (number, sent) in [(1, 7), (2, 9)] {
             let taken = session.take_refused(&unknown(kind)).expect("all are of that kind");
-            assert_eq!((taken.request_no, taken.times.sent), (RequestNo(1), Nanos(sent)));
+            assert_eq!((taken.request_no, taken.times.sent), (RequestNo(number), Nanos(sent)));
         }
         assert_eq!(session.unanswered_count(), 0);
     }
