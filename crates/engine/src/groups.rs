@@ -384,7 +384,7 @@ impl Engine {
                 cause.overrides_collars = overrides_collars;
                 let is_legal = match asker {
                     Some(_) => self.check_change(slot, phase).is_ok(),
-                    None => self.is_open_to_schedule(slot, phase),
+                    None => self.is_open_to_schedule(slot, phase, key.at),
                 };
                 if is_legal {
                     look_count = self.looks_of_change(slot, phase);

@@ -1,8 +1,8 @@
 //! Changes of phase: the legal ones and their effects, in the order of `docs/matching.md`.
 
 use weir_types::{
-    ExecType, InstrumentId, OrdStatus, OrdType, Phase, PhaseCause, PhaseHold, PhaseOrigin, Reason,
-    RequestNo, SessionId, Switch, TimeInForce,
+    ExecType, InstrumentId, Nanos, OrdStatus, OrdType, Phase, PhaseCause, PhaseHold, PhaseOrigin,
+    Reason, RequestNo, SessionId, Switch, TimeInForce,
 };
 use weir_wire::event::PhaseChanged;
 use weir_wire::reference::{ResumeTrading, SetPhase};
@@ -208,9 +208,15 @@ impl Engine {
 
     /// Returns true if a scheduled change may happen now: an operator's halt holds against all but
     /// a close.
-    pub(crate) fn is_open_to_schedule(&self, instrument: Slot, to: Phase) -> bool {
-        let is_held = self.instruments[instrument].is_held && to != Phase::Closed;
-        !is_held && self.check_change(instrument, to).is_ok()
+    pub(crate) fn is_open_to_schedule(&self, instrument: Slot, to: Phase, due: Nanos) -> bool {
+        let row = &self.instruments[instrument];
+        let is_held = row.is_held && to != Phase::Closed;
+        // A call that began by an interruption lasts behind changes that were due by then.
+        let is_behind = |of: PhaseOrigin| of.cause == PhaseCause::Collar && due <= of.at;
+        let ends_new_call = row.phase == Phase::VolatilityCall
+            && to == Phase::Continuous
+            && row.origin.is_some_and(is_behind);
+        !is_held && !ends_new_call && self.check_change(instrument, to).is_ok()
     }
 
     /// Returns the number of orders at which a legal change will look, once each: so many as the

@@ -305,11 +305,11 @@ impl Timers {
         alone.chain(of_many).nth(DUE_CHANGES_MAX).is_some()
     }
 
-    /// Removes the next scheduled phase of an instrument.
-    fn take_scheduled(&mut self, instrument_id: InstrumentId) {
-        let taken = self.schedule.take_next_of(instrument_id);
-        assert!(taken.is_some(), "it is due");
+    /// Removes the next scheduled phase of an instrument, and returns its time.
+    fn take_scheduled(&mut self, instrument_id: InstrumentId) -> Nanos {
+        let (at, _) = self.schedule.take_next_of(instrument_id).expect("it is due");
         self.find_earliest();
+        at
     }
 
     /// Returns true while a timer is due by `now`.
@@ -482,9 +482,9 @@ impl Engine {
                 self.change_phase(slot, Phase::Continuous, Cause::CALL_END, out);
             }
             Due::Scheduled(instrument_id, phase) => {
-                self.timers.take_scheduled(instrument_id);
+                let at = self.timers.take_scheduled(instrument_id);
                 let slot = self.timed_instrument(instrument_id);
-                if self.is_open_to_schedule(slot, phase) {
+                if self.is_open_to_schedule(slot, phase, at) {
                     look_count = self.looks_of_change(slot, phase);
                     if !self.ends_call_beyond_collar(slot, phase) {
                         self.change_phase(slot, phase, Cause::SCHEDULE, out);

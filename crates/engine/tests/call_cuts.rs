@@ -10,7 +10,7 @@ use weir_engine::EngineConfig;
 use weir_types::*;
 use weir_wire::Request;
 use weir_wire::order_entry::NewOrder;
-use weir_wire::reference::DefineInstrument;
+use weir_wire::reference::{DefineInstrument, SchedulePhases};
 
 /// The first of the accounts that tests define.
 const FIRST: u32 = 30;
@@ -305,6 +305,45 @@ fn a_scheduled_opening_waits_at_a_further_price_beyond_a_collar() {
     let told = step(&mut desk, "tick");
     assert_eq!(told[..3], FIRST_PRICE);
     assert_eq!(told[3..], ["phase VolatilityCall"]);
+}
+
+/// A change that was filed twice, for all and for the instrument's own, ended the volatility call
+/// in the command that began it, with the first price as reference: each walked one more collar.
+#[test]
+fn a_change_filed_twice_does_not_end_the_volatility_call_that_it_began() {
+    let mut desk = in_opening_call(|d| {
+        about_1000(d);
+        d.volatility_call = Nanos(500);
+    });
+    cross_behind_cut_lots(&mut desk, 1_100);
+    for at in [5_000, 5_100] {
+        step(&mut desk, &format!("schedule {at} continuous"));
+        let of_all = SchedulePhases {
+            request_no: RequestNo(0),
+            at: Nanos(at),
+            session_id: OPERATOR,
+            group_id: GroupId::NONE,
+            instrument_id: InstrumentId::NONE,
+            partition_id: HERE,
+            count: 0,
+            phase: Phase::Continuous,
+            step: ScheduleStep::File,
+        };
+        let filed = desk.ask(Request::SchedulePhases(of_all));
+        assert_eq!(done_of(&filed[0]).affected_count, 1);
+    }
+    // The ticks are late, so that all four are due.
+    step(&mut desk, "at 5200");
+    let told = step(&mut desk, "tick");
+    assert_eq!(told[..3], FIRST_PRICE);
+    assert_eq!(told[3..], ["phase VolatilityCall"]);
+    assert_eq!(
+        (desk.engine.filed_change_count(), desk.engine.next_deadline()),
+        (0, Some(Nanos(5_700)))
+    );
+    step(&mut desk, "at 5700");
+    let told = step(&mut desk, "tick");
+    assert!(told.contains(&"phase Continuous".to_owned()), "{told:?}");
 }
 
 #[test]

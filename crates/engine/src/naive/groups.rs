@@ -159,7 +159,7 @@ impl NaiveEngine {
             true => Why::Asked { by: asked.session_id, whatever_the_price },
             false => Why::Scheduled,
         };
-        let is_against_halt = !is_asked(key.1) && !self.obeys_schedule(id, asked.phase);
+        let is_against_halt = !is_asked(key.1) && !self.obeys_schedule(id, asked.phase, key.0);
         let (mut looks, mut ended_count, mut is_skipped) = (0, 0, false);
         if asked.resumes == Switch::On {
             if let Some(halt) = halt {

@@ -109,10 +109,12 @@ impl NaiveEngine {
     }
 
     /// Returns true if a scheduled change is made: not in an operator's halt, except for a close.
-    pub(super) fn obeys_schedule(&self, instrument_id: InstrumentId, to: Phase) -> bool {
-        let halt = self.instruments[&instrument_id].halt;
-        let is_stopped = halt.is_some_and(|halt| halt.is_operators) && to != Phase::Closed;
-        !is_stopped && self.check_change(instrument_id, to).is_ok()
+    pub(super) fn obeys_schedule(&self, id: InstrumentId, to: Phase, due: Nanos) -> bool {
+        let one = &self.instruments[&id];
+        let is_stopped = one.is_held() && to != Phase::Closed;
+        let was_late = one.origin.is_some_and(|of| of.cause == PhaseCause::Collar && due <= of.at);
+        let must_last = was_late && one.phase == Phase::VolatilityCall && to == Phase::Continuous;
+        !is_stopped && !must_last && self.check_change(id, to).is_ok()
     }
 
     pub(super) fn check_instrument_here(&self, instrument_id: InstrumentId) -> Result<(), Reason> {

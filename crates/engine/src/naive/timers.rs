@@ -168,14 +168,16 @@ impl NaiveEngine {
             }
             Timer::Change(instrument_id) => {
                 let to = self.schedule.remove(&(instrument_id, at)).expect("found just now");
-                if self.obeys_schedule(instrument_id, to) {
+                if self.obeys_schedule(instrument_id, to, at) {
                     looks = self.looks_of(instrument_id, to);
                     if self.must_wait(instrument_id, to, Why::Scheduled) {
                         self.rules.push(TradingRule::CallGoesOn);
                     } else {
                         self.change_phase(instrument_id, to, Why::Scheduled, out);
                     }
-                } else if self.check_change(instrument_id, to).is_ok() {
+                } else if self.instruments[&instrument_id].is_held()
+                    && self.check_change(instrument_id, to).is_ok()
+                {
                     self.rules.push(TradingRule::HaltHolds);
                 }
             }

@@ -112,26 +112,34 @@ impl Sent {
     }
 
     /// Sends the change once more to the partitions that have made it.
-    fn again(self, admin: &mut Admin, change: ChangePhases) -> Sent {
+    fn again(mut self, admin: &mut Admin, change: ChangePhases) -> Sent {
         let partitions: Vec<_> = self.positions.iter().map(|(id, _)| *id).collect();
-        match Sent::to(admin, change, &partitions) {
-            Ok(mut sent) => {
-                sent.sum.changed += self.sum.changed;
-                sent.sum.skipped += self.sum.skipped;
-                sent.sum.ended += self.sum.ended;
-                let failures: Vec<_> = self.failure.into_iter().chain(sent.failure).collect();
-                sent.failure = (!failures.is_empty()).then(|| failures.join("; "));
-                sent
+        self.add_second(Sent::to(admin, change, &partitions));
+        self
+    }
+
+    fn add_second(&mut self, second: anyhow::Result<Sent>) {
+        let failure = match second {
+            Ok(sent) => {
+                self.sum.changed += sent.sum.changed;
+                self.sum.skipped += sent.sum.skipped;
+                self.sum.ended += sent.sum.ended;
+                // One that failed keeps the position of the first halt.
+                for (partition_id, position) in &mut self.positions {
+                    let again = sent.positions.iter().find(|(id, _)| id == partition_id);
+                    *position = again.map_or(*position, |(_, again)| *again);
+                }
+                sent.failure
             }
-            Err(error) => {
-                let second = format!(
-                    "the halt was made, and not a second time: an instrument that a partition did \
-                     not know yet may not be halted: {error:#}"
-                );
-                let failures: Vec<_> = self.failure.into_iter().chain([second]).collect();
-                Sent { failure: Some(failures.join("; ")), ..self }
-            }
-        }
+            Err(error) => Some(format!("{error:#}")),
+        };
+        let Some(failure) = failure else { return };
+        let told = format!(
+            "the halt was made, and not a second time: an instrument that a partition did not \
+             know yet may not be halted: {failure}"
+        );
+        let failures: Vec<_> = self.failure.take().into_iter().chain([told]).collect();
+        self.failure = Some(failures.join("; "));
     }
 }
 
@@ -302,6 +310,29 @@ mod tests {
 
     const SUM: PhasesChanged =
         PhasesChanged { changed: 3, skipped: 0, ended: 0, position: Position::NONE };
+
+    /// A partition that had been halted was told as one in which nothing was changed.
+    #[test]
+    fn a_second_halt_that_fails_is_told_as_the_second() {
+        let of = |positions: &[(u16, u64)], failure: Option<&str>| Sent {
+            sum: SUM,
+            positions: positions.iter().map(|(id, at)| (PartitionId(*id), Position(*at))).collect(),
+            failure: failure.map(str::to_owned),
+        };
+        let mut sent = of(&[(1, 10), (2, 20)], None);
+        sent.add_second(Ok(of(&[(1, 11)], Some("partition 2: nothing was changed"))));
+        assert_eq!(sent.positions, of(&[(1, 11), (2, 20)], None).positions);
+        assert_eq!(sent.sum.changed, 6);
+        let told = "the halt was made, and not a second time: an instrument that a partition did \
+                    not know yet may not be halted: partition 2: nothing was changed";
+        assert_eq!(sent.failure.as_deref(), Some(told));
+        let mut sent = of(&[(1, 10)], Some("partition 2: no halt"));
+        sent.add_second(Err(anyhow::anyhow!("lost")));
+        let failure = sent.failure.expect("both failed");
+        assert!(failure.starts_with("partition 2: no halt; the halt was made"), "{failure}");
+        assert!(failure.ends_with("halted: lost"), "{failure}");
+        assert_eq!(sent.sum.changed, 3);
+    }
 
     /// A command said continuous of an instrument that had begun a volatility call.
     #[test]
