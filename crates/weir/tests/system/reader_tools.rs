@@ -192,16 +192,16 @@ fn commands_end_when_another_connection_takes_their_session_over() {
         node.status()["subscriptions"]["address"].as_str().unwrap().parse().unwrap();
     let trades = NewSubscription::new("trades", SubscriptionKind::Trades);
     BrokerClient::new(address, OPERATOR.config()).create(&trades).unwrap();
-    let start = |words: &[&str]| {
-        let mut command = weir_at(&node, words);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    let start = |command: &str, words: &[&str]| {
+        let mut command = weir_at(&node, &[command]);
+        command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    let mut top = start(&["top", "--json", "--interval-ms", "50"]);
+    let mut top = start("top", &["--json", "--interval-ms", "50"]);
     // Its first look follows its logon.
     let stdout = top.stdout.as_mut().expect("stdout is piped");
     BufReader::new(stdout).read_line(&mut String::new()).unwrap();
     is_ended_by_a_takeover(address, top);
-    let mut read = start(&["subscriptions", "read", "trades"]);
+    let mut read = start("subscriptions", &["read", "trades"]);
     until("its subscription", || {
         if read.try_wait().unwrap().is_some() {
             let mut said = String::new();
