@@ -18,10 +18,10 @@
 //! | On         | after it                    | less than [`TAKEOVER_INTERVAL`]   | no         |
 //! | On         | after it                    | [`TAKEOVER_INTERVAL`]             | yes        |
 //!
-//! A connection counts as accepted once its TCP handshake has ended at the node, with TLS too, whose
-//! handshake may end after a later connection's logon. The TCP handshake may end late if its last
-//! segment was lost. A signed logon is safe then too: a client that has given the connection up
-//! answers no challenge.
+//! A connection counts as accepted once its TCP handshake has ended at the node, with TLS too,
+//! whose handshake may end after a later connection's logon. The TCP handshake may end late if
+//! its last segment was lost. A signed logon is safe then too: a client that has given the
+//! connection up answers no challenge.
 
 use weir_types::{Nanos, SessionId, Switch};
 

@@ -6,7 +6,7 @@
 //!
 //! | change | is sent | without the status page |
 //! | --- | --- | --- |
-//! | a halt | at once, and again when the partitions have imported all definitions | at once alone |
+//! | a halt | at once, and again when the partitions have all definitions | at once alone |
 //! | any other, of all | when they have, or after a time | at once |
 //! | any other, of a group | when they have, or after a time | not at all |
 //!
