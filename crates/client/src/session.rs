@@ -23,6 +23,7 @@
 //! INVARIANT: `unanswered` is sorted by request number.
 
 mod refusals;
+mod resends;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -616,15 +617,16 @@ impl Session {
             // The node has confirmed that the received events are its own history, in this epoch
             // too.
             progress.epoch = state.epoch;
+            progress.settles = state.last_request_no;
+            progress.settles_at = EventNo(state.next_event_no.0.saturating_sub(1));
+            // Ahead of those with later numbers, behind which they would be too old.
+            resubmitted_count += progress.resubmit_refused(out);
             for waiting in &progress.unanswered {
                 if waiting.request_no >= next_request_no {
                     put_request(&waiting.request, out);
                     resubmitted_count += 1;
                 }
             }
-            progress.settles = state.last_request_no;
-            progress.settles_at = EventNo(state.next_event_no.0.saturating_sub(1));
-            resubmitted_count += progress.resubmit_refused(out);
         }
         resubmitted_count
     }
@@ -657,23 +659,6 @@ impl Progress {
             Some(front) if front.request_no == request_no => Some(0),
             _ => self.unanswered.binary_search_by_key(&request_no, |u| u.request_no).ok(),
         }
-    }
-
-    /// Sends requests again that the node's state at the logon passed over: with all events up to
-    /// then received, an unanswered one at or below its last request is under way, or was refused
-    /// before a log, and the refusal was lost with the connection. Returns their number.
-    fn resubmit_refused(&mut self, out: &mut Vec<u8>) -> usize {
-        let is_due = self.last_event_no.is_some_and(|last| last >= self.settles_at);
-        if self.settles.is_none() || !is_due {
-            return 0;
-        }
-        let upto = std::mem::take(&mut self.settles);
-        let mut count = 0;
-        for waiting in self.unanswered.iter().take_while(|waiting| waiting.request_no <= upto) {
-            put_request(&waiting.request, out);
-            count += 1;
-        }
-        count
     }
 
     fn answer(&mut self, request_no: RequestNo) -> Option<UnansweredRequest> {
@@ -797,41 +782,6 @@ mod tests {
         assert_eq!(given_up.iter().map(|u| u.request_no).collect::<Vec<_>>(), [RequestNo(1)]);
         assert_eq!(session.unanswered_count(), 0);
         assert_eq!(points_of(&session), [(1, 6, 7)]);
-    }
-
-    #[test]
-    fn a_request_whose_refusal_was_lost_is_sent_again_once_the_missed_events_have_come() {
-        let nothing = weir_types::ClOrdId::from_number(1);
-        let cancel = crate::request::cancel(nothing, nothing, weir_types::InstrumentId(1));
-        for missed in [0, 1] {
-            let mut session = open_session();
-            session.open(&ack(), &[state(1, 8, 1)], &mut Vec::new());
-            for _ in 0..2 {
-                let none = &mut Vec::new();
-                let sent = session.submit(PartitionId(1), cancel, Times::default(), none);
-                assert!(matches!(sent, Submit::Sent(_)));
-            }
-            let answer = |session: &mut Session, out: &mut Vec<u8>| {
-                let taken = session.take(PartitionId(1), EventNo(8), RequestNo(2), out).unwrap();
-                assert_eq!(taken.flatten().map(|u| u.request_no), Some(RequestNo(2)));
-            };
-            // The log was full at the first request, and had room at the second.
-            if missed == 0 {
-                answer(&mut session, &mut Vec::new());
-            }
-            session.connection_lost();
-            let named = PartitionState { last_request_no: RequestNo(2), ..state(1, 9, 1) };
-            let mut out = Vec::new();
-            assert_eq!(session.open(&ack(), &[named], &mut out), 1 - missed);
-            assert_eq!(out.is_empty(), missed == 1, "its answer may be among the missed events");
-            if missed == 1 {
-                answer(&mut session, &mut out);
-            }
-            let mut first = Vec::new();
-            let stamped = stamp(cancel, SessionId(5), RequestNo(1));
-            put_request(&stamped, &mut first);
-            assert_eq!(out, first);
-        }
     }
 
     #[test]
