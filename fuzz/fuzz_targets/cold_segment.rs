@@ -26,6 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         to: ChangeId::new(Seq(9), Rec(9)),
         first_time: Nanos(1),
         last_time: Nanos(9),
+        closed_at: Nanos(9),
     };
     read(&header.file_name(), bytes);
 
