@@ -13,10 +13,8 @@ use serde_json::{Value, json};
 use weir_client::Admin;
 use weir_client::key::fresh_key;
 use weir_client::load::Rng;
-use weir_types::{
-    AccountId, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, RequestNo, Role,
-    SessionId, Switch,
-};
+use weir_client::request::session_by_key;
+use weir_types::{AccountId, FirmId, InstrumentId, PartitionId, Role, SessionId, Switch};
 use weir_wire::delivery::FetchOrders;
 use weir_wire::dialogue::{put_fetch_orders, put_logon};
 use weir_wire::reference::DefineSession;
@@ -77,20 +75,7 @@ pub(super) struct Passes {
 
 /// The definition of a session without a firm.
 pub(super) fn session(id: SessionId, role: Role, key: &ApiKey) -> DefineSession {
-    DefineSession {
-        request_no: RequestNo::NONE,
-        valid_until: Nanos(0),
-        credential: weir_client::key::key_hash(key),
-        session_id: SessionId::NONE,
-        defined_session_id: id,
-        firm_id: FirmId::NONE,
-        order_rate_max: 0,
-        in_flight_max: 0,
-        role,
-        credential_kind: CredentialKind::ApiKey,
-        live_orders_max: 0,
-        fields: 0,
-    }
+    session_by_key(id, FirmId::NONE, role, key)
 }
 
 impl Passes {

@@ -385,20 +385,14 @@ fn stops_see_the_first_price_behind_the_volatility_call() {
 #[cfg(feature = "planted")]
 #[test]
 fn every_planted_bug_of_cuts_is_found() {
-    use weir_engine::plant::{Plant, set};
-    let checks: [(Plant, fn()); 2] = [
+    use weir_engine::plant::Plant;
+    assert_each_is_found(&[
         (Plant::CutLotsStayOut, an_inflated_price_removes_no_order_that_can_pay_the_last_one),
         (
             Plant::FurtherPricesUnchecked,
             a_further_price_beyond_a_collar_waits_for_a_volatility_call,
         ),
-    ];
-    for (plant, check) in checks {
-        set(Some(plant));
-        let is_found = std::panic::catch_unwind(check).is_err();
-        set(None);
-        assert!(is_found, "{plant:?}");
-    }
+    ]);
 }
 
 #[cfg(feature = "planted")]

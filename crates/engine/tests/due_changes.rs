@@ -203,20 +203,13 @@ fn scripts_find_the_planted_bugs_of_due_changes() {
 #[cfg(feature = "planted")]
 #[test]
 fn every_planted_bug_of_due_changes_is_found() {
-    use weir_engine::plant::{Plant, set};
-    let is_found = |plant, check: fn()| {
-        set(Some(plant));
-        let is_found = std::panic::catch_unwind(check).is_err();
-        set(None);
-        assert!(is_found, "{plant:?}");
-    };
-    is_found(
-        Plant::DueChangesUnbounded,
-        thousands_of_due_changes_of_an_instrument_hold_up_no_command,
-    );
-    is_found(Plant::DueChangesRefuseHalt, a_halt_comes_ahead_of_many_changes_and_skips_them);
-    is_found(
-        Plant::DueChangesBeforeMassCancel,
-        a_mass_cancel_is_not_refused_and_cancels_behind_the_changes,
-    );
+    use weir_engine::plant::Plant;
+    assert_each_is_found(&[
+        (Plant::DueChangesUnbounded, thousands_of_due_changes_of_an_instrument_hold_up_no_command),
+        (Plant::DueChangesRefuseHalt, a_halt_comes_ahead_of_many_changes_and_skips_them),
+        (
+            Plant::DueChangesBeforeMassCancel,
+            a_mass_cancel_is_not_refused_and_cancels_behind_the_changes,
+        ),
+    ]);
 }

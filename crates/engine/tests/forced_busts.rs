@@ -5,7 +5,7 @@ mod support;
 
 use support::steps::*;
 use support::*;
-use weir_engine::{Debt, Engine, EngineConfig};
+use weir_engine::{Debt, EngineConfig};
 use weir_types::*;
 use weir_wire::{Event, PlainEvent, Request};
 
@@ -45,14 +45,6 @@ fn spent() -> Desk {
     step(&mut desk, "sell x 100 3 poor");
     move_into_poor(&mut desk, 2, -250, 0).expect("cash goes out");
     desk
-}
-
-/// Replaces the fast engine by one restored from its snapshot.
-fn restart(desk: &mut Desk) {
-    let mut bytes = Vec::new();
-    desk.engine.snapshot(&mut bytes);
-    desk.engine =
-        Engine::restore(desk.engine.config().clone(), &bytes).expect("a snapshot reads back");
 }
 
 #[test]
@@ -255,7 +247,7 @@ fn a_debt_of_an_account_that_becomes_unlimited_keeps_it_so() {
 fn a_restart_keeps_debts() {
     let mut desk = spent();
     step(&mut desk, "bust 1 force");
-    restart(&mut desk);
+    desk.restart();
     assert_eq!(debts(&desk), debt_of_poor(InstrumentId::NONE, 250));
     check_on(&mut desk, &[("buy y 1 1 poor", &["y Rejected InsufficientCash"])]);
     move_into_poor(&mut desk, 3, 250, 0).unwrap();
@@ -265,16 +257,10 @@ fn a_restart_keeps_debts() {
 #[cfg(feature = "planted")]
 #[test]
 fn every_planted_bug_of_debts_is_found() {
-    use weir_engine::plant::{Plant, set};
-    let checks: [(Plant, fn()); 3] = [
+    use weir_engine::plant::Plant;
+    assert_each_is_found(&[
         (Plant::ForcedBustUntold, a_forced_bust_of_lots_that_were_sold_leaves_a_debt_and_tells_it),
         (Plant::DebtorTrades, an_account_in_debt_reserves_no_cash_until_it_is_paid),
         (Plant::SnapshotForgetsDebt, a_restart_keeps_debts),
-    ];
-    for (plant, check) in checks {
-        set(Some(plant));
-        let is_found = std::panic::catch_unwind(check).is_err();
-        set(None);
-        assert!(is_found, "{plant:?}");
-    }
+    ]);
 }

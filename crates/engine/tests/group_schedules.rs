@@ -285,15 +285,9 @@ fn a_full_schedule_is_replaced_but_takes_nothing_more() {
 #[cfg(feature = "planted")]
 #[test]
 fn every_planted_bug_of_group_schedules_is_found() {
-    use weir_engine::plant::{Plant, set};
-    let checks: [(Plant, fn()); 2] = [
+    use weir_engine::plant::Plant;
+    assert_each_is_found(&[
         (Plant::ListUncounted, a_list_that_is_not_whole_clears_nothing),
         (Plant::SnapshotForgetsList, a_list_takes_the_place_of_a_schedule_and_serves_several),
-    ];
-    for (plant, check) in checks {
-        set(Some(plant));
-        let is_found = std::panic::catch_unwind(check).is_err();
-        set(None);
-        assert!(is_found, "{plant:?}");
-    }
+    ]);
 }

@@ -386,8 +386,8 @@ fn a_halt_ahead_of_many_due_changes_does_not_wait_for_a_halt_of_many() {
 #[cfg(feature = "planted")]
 #[test]
 fn every_planted_bug_of_groups_is_found() {
-    use weir_engine::plant::{Plant, set};
-    let checks: [(Plant, fn()); 6] = [
+    use weir_engine::plant::Plant;
+    assert_each_is_found(&[
         (
             Plant::GroupChangeUnseen,
             no_order_sees_a_group_from_before_a_change_that_is_still_being_made,
@@ -406,13 +406,7 @@ fn every_planted_bug_of_groups_is_found() {
         ),
         (Plant::BudgetForEachPart, a_change_of_many_takes_what_the_timers_before_it_have_left),
         (Plant::SnapshotForgetsChanged, a_change_of_many_goes_on_behind_a_restart),
-    ];
-    for (plant, check) in checks {
-        set(Some(plant));
-        let is_found = std::panic::catch_unwind(check).is_err();
-        set(None);
-        assert!(is_found, "{plant:?}");
-    }
+    ]);
 }
 
 #[cfg(feature = "planted")]

@@ -28,14 +28,6 @@ fn check_both(steps: &[ScriptLine<'_>]) -> Desk {
     desk
 }
 
-/// Replaces the fast engine by one restored from its snapshot.
-fn restart(desk: &mut Desk) {
-    let mut bytes = Vec::new();
-    desk.engine.snapshot(&mut bytes);
-    desk.engine = weir_engine::Engine::restore(desk.engine.config().clone(), &bytes)
-        .expect("a snapshot reads back");
-}
-
 #[test]
 fn an_operators_halt_holds_against_a_scheduled_change_and_outlives_a_restart() {
     let mut desk = check_both(&[
@@ -43,7 +35,7 @@ fn an_operators_halt_holds_against_a_scheduled_change_and_outlives_a_restart() {
         ("schedule 6000 opening", &["done 1"]),
         ("phase halted", &["phase Halted", "done 0"]),
     ]);
-    restart(&mut desk);
+    desk.restart();
     check_on(
         &mut desk,
         &[
@@ -296,7 +288,7 @@ fn the_cause_of_a_phase_outlives_a_restart() {
     for text in CHANGES.into_iter().chain(["phase halted", "resume"]) {
         step(&mut desk, text);
         let before: Vec<_> = desk.engine.instruments().collect();
-        restart(&mut desk);
+        desk.restart();
         assert_eq!(desk.engine.instruments().collect::<Vec<_>>(), before, "{text}");
         let last = changes_of(&desk).next_back().map(|e| {
             let (cause, session_id, at) = (e.cause, e.session_id, e.transact_time);

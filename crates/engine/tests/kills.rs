@@ -5,7 +5,7 @@ mod support;
 
 use support::steps::*;
 use support::*;
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::EngineConfig;
 use weir_types::*;
 use weir_wire::reference::KillSwitch;
 use weir_wire::{Command, Event, Message, PlainEvent, Request};
@@ -108,7 +108,7 @@ fn a_kill_cancels_all_live_orders_of_its_scope_and_answers_behind_the_last() {
         while desk.engine.next_deadline().is_some() {
             let again = desk.apply(&Command::Request(request));
             assert_eq!(rejected_of(&again[0]).reason, Reason::InProgress);
-            restart(&mut desk);
+            desk.restart();
             events.extend(desk.apply(&Command::Tick));
         }
         let cancelled = orders(&events);
@@ -119,13 +119,6 @@ fn a_kill_cancels_all_live_orders_of_its_scope_and_answers_behind_the_last() {
         assert_eq!(done.ref_template_id, KillSwitch::TEMPLATE_ID);
         assert_eq!(desk.order(buy(70, 1, "later"))[0].reason, Reason::Killed);
     }
-}
-
-fn restart(desk: &mut Desk) {
-    let mut bytes = Vec::new();
-    desk.engine.snapshot(&mut bytes);
-    desk.engine =
-        Engine::restore(desk.engine.config().clone(), &bytes).expect("a snapshot reads back");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::*;
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::EngineConfig;
 use weir_types::*;
 use weir_wire::order_entry::{MassCancel, NewOrder};
 use weir_wire::reference::{
@@ -165,7 +165,7 @@ fn play(changes_max: u32, steps: &[DayEvent]) {
         match (request_of(*step, desk.clock, number), step) {
             (Some(request), _) => drop(desk.ask(request)),
             (None, DayEvent::Wait { nanos }) => desk.clock += nanos,
-            (None, DayEvent::Restart) => restart(&mut desk),
+            (None, DayEvent::Restart) => desk.restart(),
             (None, DayEvent::Import { instrument: index, group }) => {
                 let id = InstrumentId(INSTRUMENTS[*index]);
                 let moved = DefineInstrument { group_id: GROUPS[*group], ..instrument(id, HERE) };
@@ -183,15 +183,6 @@ fn play(changes_max: u32, steps: &[DayEvent]) {
         desk.apply(&Command::Tick);
     }
     panic!("changes of many do not end");
-}
-
-fn restart(desk: &mut Desk) {
-    let mut bytes = Vec::new();
-    desk.engine.snapshot(&mut bytes);
-    let before = desk.engine.state_hash();
-    let config = desk.engine.config().clone();
-    desk.engine = Engine::restore(config, &bytes).expect("it reads back");
-    assert_eq!(desk.engine.state_hash(), before);
 }
 
 proptest! {

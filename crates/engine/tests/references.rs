@@ -5,7 +5,7 @@ mod support;
 
 use support::steps::*;
 use support::*;
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::EngineConfig;
 
 fn twins_with(trades_max: u32) -> Desk {
     let mut desk = Desk::with_twin(EngineConfig { trades_max, ..EngineConfig::new(HERE) });
@@ -29,20 +29,12 @@ fn last_price(desk: &Desk) -> Option<i64> {
     tulip.last_price.map(|price| price.0)
 }
 
-/// Replaces the fast engine by one restored from its snapshot.
-fn restart(desk: &mut Desk) {
-    let mut bytes = Vec::new();
-    desk.engine.snapshot(&mut bytes);
-    desk.engine =
-        Engine::restore(desk.engine.config().clone(), &bytes).expect("a snapshot reads back");
-}
-
 #[test]
 fn a_bad_print_does_not_outlive_its_bust() {
     let mut desk = twins();
     trade(&mut desk, 1_000);
     trade(&mut desk, 10);
-    restart(&mut desk);
+    desk.restart();
     check_on(
         &mut desk,
         &[
@@ -71,7 +63,7 @@ fn behind_a_bust_a_trade_too_old_to_be_busted_counts() {
     for price in [100, 101, 102] {
         trade(&mut desk, price);
     }
-    restart(&mut desk);
+    desk.restart();
     for (text, references) in [("bust 3", "references 101 none"), ("bust 2", "references 100 none")]
     {
         assert_eq!(step(&mut desk, text)[2], references);
@@ -118,7 +110,7 @@ fn an_operators_reference_holds_until_a_trade_and_no_bust_of_before_changes_it()
             ("bust 1", &["busted Buy 1@1000", "busted Sell 1@1000", "done 2"]),
         ],
     );
-    restart(&mut desk);
+    desk.restart();
     trade(&mut desk, 510);
     assert_eq!(step(&mut desk, "bust 2")[2], "references 500 505");
     check_on(
@@ -159,7 +151,7 @@ fn a_stop_does_not_look_at_yesterdays_last_price() {
             ("reference last=80", &["references 80 none", "done 0"]),
         ],
     );
-    restart(&mut desk);
+    desk.restart();
     step(&mut desk, "sell m 95 1");
     let told = step(&mut desk, "bob buy n 95 1");
     assert!(told.contains(&"t Triggered None".to_owned()), "{told:?}");
@@ -187,7 +179,7 @@ fn a_trade_before_an_interruption_reaches_no_stop_behind_its_bust() {
     }
     let told = step(&mut desk, "bob sell x 80 2");
     assert_eq!(told[3], "phase VolatilityCall");
-    restart(&mut desk);
+    desk.restart();
     step(&mut desk, "bust 2");
     for text in ["cancel a", "bob cancel x"] {
         step(&mut desk, text);

@@ -30,13 +30,6 @@ fn trade(desk: &mut Desk, price: i64) {
     assert_eq!(told[2], format!("t{price} Trade 1@{price} 0"));
 }
 
-fn restart(desk: &mut Desk) {
-    let mut bytes = Vec::new();
-    desk.engine.snapshot(&mut bytes);
-    desk.engine =
-        Engine::restore(desk.engine.config().clone(), &bytes).expect("a snapshot reads back");
-}
-
 fn retained(count: u64, oldest: u64, oldest_time: u64) -> RetainedTrades {
     RetainedTrades { count, oldest: MatchId(oldest), oldest_time: Nanos(oldest_time) }
 }
@@ -52,7 +45,7 @@ fn a_trade_can_be_busted_for_the_span_and_no_longer() {
     desk.clock = 11_000;
     check_on(&mut desk, &[("bust 1", &["busted Buy 1@100", "busted Sell 1@100", "done 2"])]);
     assert_eq!(desk.engine.retained_trades(), retained(3, 1, 10_000));
-    restart(&mut desk);
+    desk.restart();
     desk.clock = 11_001;
     check_on(
         &mut desk,
@@ -98,7 +91,7 @@ fn a_crowd_of_old_trades_holds_up_no_trade_and_keeps_its_last_price() {
     trade(&mut desk, 200);
     assert_eq!(desk.engine.retained_trades(), retained(1, 11, 20_000));
     check_on(&mut desk, &[("bust 5", &["refused TradeTooOld"])]);
-    restart(&mut desk);
+    desk.restart();
     let told = ["busted Buy 1@200", "busted Sell 1@200", "references 109 none", "done 2"];
     check_on(&mut desk, &[("bust 10", &["refused TradeTooOld"]), ("bust 11", &told)]);
     for price in 201..207 {
@@ -204,7 +197,7 @@ fn a_bust_looks_no_further_back_than_the_instruments_oldest_trade() {
     for price in 130..133 {
         trade(&mut desk, price);
     }
-    restart(&mut desk);
+    desk.restart();
     let told = ["busted Buy 1@50", "busted Sell 1@50", "references none none", "done 2"];
     check_on(&mut desk, &[("bust 31", &told)]);
     assert_eq!(desk.engine.trades_visited(), 4, "three later ones and itself");

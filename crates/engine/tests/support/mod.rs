@@ -208,6 +208,16 @@ pub fn definitions() -> Vec<Definition> {
 }
 
 impl Desk {
+    /// Replaces the fast engine by one restored from its snapshot.
+    pub fn restart(&mut self) {
+        let mut bytes = Vec::new();
+        self.engine.snapshot(&mut bytes);
+        let before = self.engine.state_hash();
+        let config = self.engine.config().clone();
+        self.engine = Engine::restore(config, &bytes).expect("a snapshot reads back");
+        assert_eq!(self.engine.state_hash(), before);
+    }
+
     /// Creates a partition without reference data.
     pub fn empty(partition: u16) -> Desk {
         Desk::with_config(EngineConfig {
@@ -415,7 +425,18 @@ pub fn commands_until_a_difference(plant: weir_engine::plant::Plant) -> Option<u
         }
         None
     };
-    let found = (0..20).find_map(&mut play);
+    let found = (0..100).find_map(&mut play);
     weir_engine::plant::set(None);
     found
+}
+
+/// Asserts that each planted bug is found by its check.
+#[cfg(feature = "planted")]
+pub fn assert_each_is_found(checks: &[(weir_engine::plant::Plant, fn())]) {
+    for (plant, check) in checks {
+        weir_engine::plant::set(Some(*plant));
+        let is_found = std::panic::catch_unwind(check).is_err();
+        weir_engine::plant::set(None);
+        assert!(is_found, "{plant:?}");
+    }
 }
