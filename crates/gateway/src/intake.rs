@@ -209,7 +209,9 @@ impl Gateway {
             Ok((_, Admission::Later)) => return IntakeOutcome::NoRoom,
             _ => {}
         }
-        if !may_send(session.role, request) {
+        // One that was received is answered again, whatever its session may send, and not executed.
+        let was_received = port.is_ok_and(|port| session.was_received(port, request.request_no()));
+        if !was_received && !may_send(session.role, request) {
             self.refuse(from, request, Reason::NotEntitled);
             return IntakeOutcome::Done;
         }
@@ -221,9 +223,8 @@ impl Gateway {
             self.put_reject(from, refusal, Reason::FieldOutOfRange);
             return IntakeOutcome::Done;
         }
-        let known = identifiers::check(&self.reception.directory, role, request);
-        let known = known.and_then(|()| self.listed_where_traded(request));
-        if let Err((field, reason)) = known.and_then(|()| self.reserved.check(request)) {
+        let checked = if was_received { Ok(()) } else { self.check_names(role, request) };
+        if let Err((field, reason)) = checked {
             self.put_reject(from, Refusal { field, ..Refusal::of(request) }, reason);
             return IntakeOutcome::Done;
         }
@@ -245,13 +246,22 @@ impl Gateway {
         let reserves = named_by(&sequenced);
         let taken = self.submit(port, from, Command::Request(sequenced));
         if taken == IntakeOutcome::Done {
-            self.reserved.reserve(port, request, reserves);
+            if !was_received {
+                self.reserved.reserve(port, request, reserves);
+            }
             if let Some(session) = self.sessions.get_mut(session_id) {
                 session.hands_over(port, request.request_no(), from.id);
                 session.pace = pace;
             }
         }
         taken
+    }
+
+    /// Checks the identifiers and names of a request.
+    fn check_names(&self, role: Role, request: &Request) -> Result<(), Refused> {
+        identifiers::check(&self.reception.directory, role, request)?;
+        self.listed_where_traded(request)?;
+        self.reserved.check(request)
     }
 
     /// Checks that a new instrument's partition is here: its number is never changed. Where no

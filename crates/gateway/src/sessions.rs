@@ -12,6 +12,9 @@ use super::fairness::Pace;
 use super::plant::{self, Plant};
 use super::stream::Stream;
 
+/// The most requests of a session under way that had been received before.
+const REPEATS_MAX: u32 = 64;
+
 /// A session that has events or is logged on.
 #[derive(Debug)]
 pub struct Session {
@@ -132,16 +135,25 @@ impl Session {
             return Admission::UnderWay;
         }
         let is_full = |count| self.in_flight_max != 0 && count >= self.in_flight_max;
+        let repeats_max = if self.in_flight_max == 0 { REPEATS_MAX } else { self.in_flight_max };
         if !self.is_repeat(port, request_no) || plant::is(Plant::RepeatsRefused) {
             return if is_full(self.in_flight) { Admission::Refused } else { Admission::Now };
         }
-        let waits = self.streams[port].next_record().is_some() || is_full(self.repeat_count);
+        let waits = self.streams[port].next_record().is_some()
+            || self.repeat_count >= repeats_max.min(REPEATS_MAX);
         if waits { Admission::Later } else { Admission::Now }
     }
 
     /// Returns true if a port's partition has received a request of this number or a higher one.
     fn is_repeat(&self, port: usize, request_no: RequestNo) -> bool {
         request_no <= self.last_request_no(port)
+    }
+
+    /// Returns true if a port's partition has answered a request of this number or a higher one, or
+    /// had received it before the gateway started: it is not executed any more.
+    #[must_use]
+    pub fn was_received(&self, port: usize, request_no: RequestNo) -> bool {
+        request_no <= self.streams[port].last_request_no()
     }
 
     /// Records that a request that came by a connection was handed to a port.

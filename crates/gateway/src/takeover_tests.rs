@@ -165,6 +165,19 @@ fn requests_that_are_sent_again_while_under_way_are_not_refused_by_a_full_window
 }
 
 #[test]
+fn a_request_that_was_received_is_answered_again_whatever_its_session_may_send_by_then() {
+    let mut node = Node::new();
+    let mut client = logged_on(&mut node, "logon 3 7\n");
+    trades(&mut node, &mut client, 3, 5);
+    node.define(DefineSession { role: Role::DropCopy, ..definition_of(ALICE, 7) });
+    (0..20).for_each(|_| node.step());
+    let mut client = logged_on(&mut node, "logon 3 7\n");
+    let lines = client.say(&mut node, "new 3 5 1 buy 10 100\nnew 3 6 1 buy 10 100\n");
+    assert_eq!(told(&lines[1..]), [["2", "5", "New"]], "{lines:?}");
+    assert_eq!(lines[0], "reject 3 6 NotEntitled ");
+}
+
+#[test]
 fn answered_requests_that_are_sent_again_take_no_place_in_the_window() {
     let mut node = with_window_of_two();
     let mut client = logged_on(&mut node, "logon 3 7\n");

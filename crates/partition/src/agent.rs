@@ -41,6 +41,9 @@ const LAZY_LOG_INTERVAL: u64 = 5_000_000;
 /// The interval in nanoseconds between retries of commands that a full log refused, when no others
 /// arrive: 10 ms.
 const KEPT_RETRY: u64 = 10_000_000;
+/// The number of requests kept for a full log beyond which those received before wait in their
+/// rings, and others behind them.
+const KEPT_MAX: usize = 4 * 1024;
 /// The number of debts on the status page.
 const DEBTS_SHOWN: usize = 32;
 /// The interval in nanoseconds between updates of the figures of trades and debts: 100 ms.
@@ -314,7 +317,8 @@ pub struct Partition<L> {
     batch: Batch,
     entry: Vec<u8>,
     filling: Vec<(Pending, Command)>,
-    /// Commands that the log refused and that no client sends again.
+    /// Commands that the log did not take, for a later batch: those that no client sends again, and
+    /// requests that this partition has received before.
     kept: Vec<(usize, Submission)>,
     /// The time of their next try; until then requests are refused at once.
     kept_due: Nanos,
@@ -380,6 +384,8 @@ impl<L: SequencedLog + Send> Partition<L> {
         for source in 0..self.sources.len() {
             // Ticks, definitions and choices enter without this bound.
             let room = UNCOMMITTED_MAX.saturating_sub(self.pending.len() + self.filling.len());
+            // All of a batch may have to be kept.
+            let room = room.min(KEPT_MAX.saturating_sub(self.filling.len()));
             for _ in 0..room.min(TAKE_MAX).min(self.refusals_max(source)) {
                 let Ok(submission) = self.sources[source].submissions.peek().copied() else {
                     break;
@@ -484,8 +490,10 @@ impl<L: SequencedLog + Send> Partition<L> {
         }
     }
 
-    /// Refuses the batch's requests without an event, since the log did not take them. Definitions,
-    /// choices and lost sessions, which no client would send again, are kept for a later batch.
+    /// Refuses the batch's requests without an event, since the log did not take them. Kept for a
+    /// later batch are definitions, choices and lost sessions, which no client would send again,
+    /// and requests that were received before: a refusal would say that no log has them, and the
+    /// answer to a mass cancel, say, may still come.
     fn refuse_batch(&mut self, reason: Reason, now: Nanos) {
         // Those that did not fit in the batch come behind those in it.
         let later = std::mem::take(&mut self.kept);
@@ -504,14 +512,32 @@ impl<L: SequencedLog + Send> Partition<L> {
     /// commands.
     fn refuse_waiting(&mut self) -> usize {
         let mut count = 0;
+        let is_request = |command: &Command| matches!(command, Command::Request(_));
+        let mut kept = self.kept.iter().filter(|(_, one)| is_request(&one.command)).count();
         for source in 0..self.sources.len() {
             for _ in 0..self.refusals_max(source).min(TAKE_MAX) {
-                let Ok(submission) = self.sources[source].submissions.pop() else { break };
+                let Ok(submission) = self.sources[source].submissions.peek().copied() else {
+                    break;
+                };
+                let is_repeat = self.has_received(&submission.command);
+                if is_repeat && kept >= KEPT_MAX && !self.is_stopping {
+                    break;
+                }
+                let popped = self.sources[source].submissions.pop();
+                assert!(popped.is_ok(), "what was seen in the ring is still there");
                 self.refuse(source, &submission.command, Reason::LogFull);
+                kept += usize::from(is_repeat);
                 count += 1;
             }
         }
         count
+    }
+
+    /// Returns true for a request that this partition has received before.
+    fn has_received(&self, command: &Command) -> bool {
+        let Command::Request(request) = command else { return false };
+        let state = self.engine.session_state(request.session_id());
+        request.request_no() <= state.last_request_no && !plant::is(Plant::RepeatRefused)
     }
 
     fn refuse(&mut self, source: usize, command: &Command, reason: Reason) {
@@ -524,6 +550,13 @@ impl<L: SequencedLog + Send> Partition<L> {
         };
         let (session_id, request_no, template_id) =
             (request.session_id(), request.request_no(), request.template_id());
+        if self.has_received(command) {
+            // At a stop it is not answered: its client sends it again to the next run.
+            if !self.is_stopping {
+                self.kept.push((source, Submission::internal(*command)));
+            }
+            return;
+        }
         self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
         if plant::is(Plant::RefusedRequestKept) {
             self.kept.push((source, Submission::internal(*command)));
@@ -897,7 +930,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         if !self.kept.is_empty() && !unread && self.batch.is_empty() {
             let partition = self.engine.config().partition_id.0;
             let count = self.kept.len();
-            tracing::warn!(partition, count, "the full log took no more: definitions and choices");
+            tracing::warn!(partition, count, "the full log took no more: commands");
         }
         let is_behind = !self.pending.is_empty() || self.outbox.has_backlog();
         if unread || !self.batch.is_empty() || is_behind || !self.log.is_idle() {

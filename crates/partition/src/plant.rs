@@ -36,6 +36,8 @@ weir_plant::plants! {
         SnapshotsNeverPruned,
         /// A request that the log refused is kept, and sequenced when there is room.
         RefusedRequestKept,
+        /// A request that was received before is refused by a full log like a new one.
+        RepeatRefused,
         /// A request that the log refused is not answered.
         RefusalUntold,
         /// Events that cannot be read now count as deleted.

@@ -445,6 +445,106 @@ fn every_request_that_a_full_log_does_not_take_is_refused_however_slow_the_gatew
     assert!(told.iter().copied().eq(1..=sent), "each is refused once and in order");
 }
 
+/// Returns the notices about requests that were received before: their numbers and reasons.
+fn notices(events: &mut EventReader) -> Vec<(u64, Reason)> {
+    let (mut record, mut told) = (Vec::new(), Vec::new());
+    while let ReadEvent::Record(_) = events.next(&mut record) {
+        if let Ok(Event::Plain(PlainEvent::RequestRejected(e))) = Event::decode(&record) {
+            told.push((e.request_no.0, e.reason));
+        }
+    }
+    told
+}
+
+/// A full log refuses requests, and a mass cancel that is in progress comes again between them.
+fn repeat_of_a_mass_cancel_at_a_full_log() {
+    let (mut partition, mut port, handle) = in_a_mass_cancel(10);
+    partition.log.state().is_full = true;
+    port.submissions.push(mass_cancel(11)).unwrap();
+    port.submissions.push(bid(1, 12)).unwrap();
+    partition.do_work(Nanos(1));
+    assert_eq!(refused(&mut port), [12], "a refusal says that no log has the request");
+    port.submissions.push(mass_cancel(11)).unwrap();
+    port.submissions.push(bid(1, 13)).unwrap();
+    partition.do_work(Nanos(2));
+    assert_eq!(refused(&mut port), [13], "nor before the next try");
+    partition.log.state().is_full = false;
+    partition.do_work(Nanos(2 + KEPT_RETRY));
+    assert_eq!(partition.engine.session_state(SessionId(1)).last_request_no, RequestNo(11));
+    let mut events = EventReader::new(&handle, "no-files".into(), 1);
+    assert_eq!(notices(&mut events), [(11, Reason::InProgress); 2]);
+}
+
+#[test]
+fn a_request_that_was_received_before_waits_for_room_in_a_full_log_and_others_are_refused() {
+    repeat_of_a_mass_cancel_at_a_full_log();
+}
+
+#[test]
+fn at_a_stop_a_request_that_was_received_before_is_not_refused_either() {
+    let (mut partition, mut port, _handle) = in_a_mass_cancel(10);
+    partition.log.state().is_full = true;
+    port.submissions.push(mass_cancel(11)).unwrap();
+    partition.do_work(Nanos(1));
+    port.submissions.push(mass_cancel(11)).unwrap();
+    port.submissions.push(bid(1, 12)).unwrap();
+    for now in [2, 2 + KEPT_RETRY, 2 + 2 * KEPT_RETRY] {
+        let _ = partition.stop(Nanos(now));
+    }
+    assert_eq!(refused(&mut port), [12]);
+}
+
+#[test]
+fn a_full_log_refuses_a_new_request_however_many_others_are_kept() {
+    let (mut partition, mut port, _handle) = in_a_mass_cancel(10);
+    partition.log.state().is_full = true;
+    let mut now = 1;
+    for number in 0..2 * KEPT_MAX as u32 {
+        port.submissions.push(import(1_000 + number)).unwrap();
+        now += KEPT_RETRY / 2;
+        partition.do_work(Nanos(now));
+    }
+    port.submissions.push(bid(1, 12)).unwrap();
+    partition.do_work(Nanos(now + 1));
+    partition.do_work(Nanos(now + KEPT_RETRY));
+    assert_eq!(refused(&mut port), [12]);
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_of_a_refused_repeat_is_found() {
+    plant::set(Some(Plant::RepeatRefused));
+    let found = std::panic::catch_unwind(repeat_of_a_mass_cancel_at_a_full_log);
+    plant::set(None);
+    assert!(found.is_err());
+}
+
+#[test]
+fn repeats_beyond_a_limit_wait_in_their_ring_and_each_is_answered_in_the_end() {
+    let (mut partition, mut port, handle) = in_a_mass_cancel(10);
+    let last = 2 * KEPT_MAX as u64;
+    port.submissions.push(bid(2, last)).unwrap();
+    partition.do_work(Nanos(1));
+    partition.log.state().is_full = true;
+    let (mut sent, mut now) = (0, 1);
+    while sent < last - 1 && port.submissions.push(bid(2, sent + 1)).is_ok() {
+        // Now they come between two tries, now with one.
+        (sent, now) = (sent + 1, now + KEPT_RETRY / 2);
+        partition.do_work(Nanos(now));
+    }
+    assert_eq!(partition.kept.len(), KEPT_MAX);
+    assert_eq!(refused(&mut port), []);
+    partition.log.state().is_full = false;
+    let mut events = EventReader::new(&handle, "no-files".into(), 1);
+    let mut answered = Vec::new();
+    while !partition.kept.is_empty() || port.submissions.slots() < SUBMISSIONS_MAX {
+        now += KEPT_RETRY;
+        partition.do_work(Nanos(now));
+        answered.extend(notices(&mut events).into_iter().map(|(number, _)| number));
+    }
+    assert!(answered.into_iter().eq(1..=sent), "each is answered once and in order");
+}
+
 #[test]
 fn a_partition_that_stops_waits_for_no_gateway() {
     let state = State { is_full: true, ..State::new() };
