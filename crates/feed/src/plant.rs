@@ -21,6 +21,8 @@ weir_plant::plants! {
         TimeUnread,
         /// A session that was left never comes back.
         LeftForGood,
+        /// Packets that look old are never followed, although no other comes.
+        OldForEver,
         /// A session whose end was announced comes back.
         EndedComesBack,
         /// Two packets in a row are enough to follow another run.

@@ -6,7 +6,7 @@
 use weir_types::Nanos;
 
 use super::held::{HeldPacket, HeldPackets, MissingRange, ReceivedPacket};
-use super::numbering::{Beginning, FIRST, Numbering, Verdict};
+use super::numbering::{Arrival, Beginning, FIRST, Numbering, Verdict};
 use super::ranges::GivenUpRanges;
 use super::seen::Seen;
 use super::{ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, Run, StaleReason, State};
@@ -162,7 +162,7 @@ impl Channel {
             return false;
         };
         let is_again = line == Line::Retransmission || packet.kind == PacketKind::Retransmission;
-        if !self.follow(packet, end, is_again, out) {
+        if !self.follow(packet, Arrival { end, is_again, now }, out) {
             return false;
         }
         self.note_line(line, packet, end, is_again);
@@ -270,14 +270,8 @@ impl Channel {
     }
 
     /// Returns true when the packet is of the followed run, which it may begin.
-    fn follow(
-        &mut self,
-        packet: &Packet<'_>,
-        end: u64,
-        is_again: bool,
-        out: &mut impl Handler,
-    ) -> bool {
-        match self.numbering.judge(packet, end, is_again) {
+    fn follow(&mut self, packet: &Packet<'_>, arrival: Arrival, out: &mut impl Handler) -> bool {
+        match self.numbering.judge(packet, arrival) {
             Verdict::Follows => return true,
             Verdict::Begins(how) => {
                 self.begin(how, packet, out);

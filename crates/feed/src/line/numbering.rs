@@ -13,9 +13,12 @@
 //! | of a session that was left, or sent before the restart | | old |
 //! | of the session, numbers go back | later, bytes do not fit, other content | contradicts |
 //! | third in a row, old with new numbers or contradicting | each goes on | begins: found |
+//! | sixteenth with messages over two seconds, old | none of the run came | begins: found |
 //!
-//! The last row makes up for an error in the others: a forged or foreign packet that began a
-//! session, or a restart whose first packets were lost.
+//! The last rows make up for an error in the others: a forged or foreign packet that began a
+//! session, or a restart whose first packets were lost. A number of another session, or the time of
+//! a reset, that only a forged packet had is no evidence against a sender for ever: it is followed
+//! when no other is heard.
 //!
 //! INVARIANT: no packet changes the run that is followed unless its verdict says so.
 
@@ -34,6 +37,10 @@ pub(super) const FIRST: u64 = 1;
 const SAME_TIME: Nanos = Nanos(1_000_000_000);
 /// Packets in a row that show another run.
 const IN_A_ROW: u32 = 3;
+/// Old packets with messages, while none of the followed run comes, that show that it is none.
+const OLD_COUNT: u32 = 16;
+/// The least time over which they come, by the receiver's clock: longer than a line is late.
+const OLD_FOR: Nanos = Nanos(2_000_000_000);
 /// The shortest message in a stream with byte positions: its length.
 const MESSAGE_LEN_MIN: u128 = 2;
 /// The number of past sessions remembered.
@@ -74,12 +81,24 @@ pub enum Beginning {
     Found,
 }
 
+/// The arrival of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The number after its last message.
+    pub end: u64,
+    /// True for a retransmission.
+    pub is_again: bool,
+    /// The time at which it was received.
+    pub now: Nanos,
+}
+
 /// The numbering of a channel.
 #[derive(Clone, Debug, Default)]
 pub struct Numbering {
     followed: Option<Run>,
     past: PastSessions,
     other: Option<OtherRun>,
+    old: Option<OldRow>,
     contents: Contents,
 }
 
@@ -109,6 +128,15 @@ struct OtherRun {
     ts_send: Nanos,
     /// The send time of the first one.
     began: Nanos,
+    count: u32,
+}
+
+/// Old packets of a session since the last packet of the followed run.
+#[derive(Clone, Copy, Debug)]
+struct OldRow {
+    session: u64,
+    /// The time at which the first one was received.
+    since: Nanos,
     count: u32,
 }
 
@@ -211,8 +239,41 @@ impl Numbering {
         run.reached = run.reached.max(next);
     }
 
-    /// Judges a packet whose last message is before `end`; `is_again` if it is a retransmission.
-    pub fn judge(&mut self, packet: &Packet<'_>, end: u64, is_again: bool) -> Verdict {
+    /// Judges a packet.
+    pub fn judge(&mut self, packet: &Packet<'_>, arrival: Arrival) -> Verdict {
+        let verdict = self.judge_alone(packet, arrival.end, arrival.is_again);
+        if arrival.is_again {
+            return verdict;
+        }
+        match verdict {
+            Verdict::Old { .. } => self.note_old(packet, arrival, verdict),
+            Verdict::Follows if packet.kind != PacketKind::EndOfSession => {
+                self.old = None;
+                verdict
+            }
+            _ => verdict,
+        }
+    }
+
+    /// Notes an old packet; follows its run if it is the last of many. They come over two lines,
+    /// and some are lost, so one need not go on where the one before ends.
+    fn note_old(&mut self, packet: &Packet<'_>, arrival: Arrival, old: Verdict) -> Verdict {
+        // A heartbeat, or the end of a session that is told for long, shows no living sender.
+        if packet.kind != PacketKind::Data || packet.count == 0 {
+            return old;
+        }
+        let (session, Arrival { end, now, .. }) = (packet.session, arrival);
+        let row = self.old.filter(|row| row.session == session);
+        let since = row.map_or(now, |row| row.since.min(now));
+        let count = row.map_or(0, |row| row.count).saturating_add(1);
+        if count < OLD_COUNT || now.since(since) < OLD_FOR || plant::is(Plant::OldForEver) {
+            self.old = Some(OldRow { session, since, count });
+            return old;
+        }
+        self.begin_found(packet, end, None)
+    }
+
+    fn judge_alone(&mut self, packet: &Packet<'_>, end: u64, is_again: bool) -> Verdict {
         let Some(mut run) = self.followed else {
             return self.begin_session(packet, end, is_again);
         };
@@ -294,6 +355,7 @@ impl Numbering {
         }
         self.contents = Contents::default();
         self.other = None;
+        self.old = None;
         if packet.count > 0 {
             *self.contents.place(packet.sequence) = Content::of(packet, end);
         }
@@ -318,14 +380,16 @@ impl Numbering {
             self.other = Some(OtherRun { session, next: end, ts_send, began, count });
             return verdict;
         }
-        let run = self.followed.filter(|run| run.session == session);
-        let next = Run {
-            // A run that was left wrongly began before the one that was followed instead.
-            began: Some(began).filter(|at| !is_left && at.0 > 0),
-            left_at: run.map(|run| (run.reached, run.newest)),
-            ..Run::of_session(session)
-        };
-        self.begin(next, packet, end);
+        // A run that was left wrongly began before the one that was followed instead.
+        let began = Some(began).filter(|at| !is_left && at.0 > 0);
+        self.begin_found(packet, end, began)
+    }
+
+    /// Follows the run that several packets showed, of which this is the last.
+    fn begin_found(&mut self, packet: &Packet<'_>, end: u64, began: Option<Nanos>) -> Verdict {
+        let run = self.followed.filter(|run| run.session == packet.session);
+        let left_at = run.map(|run| (run.reached, run.newest));
+        self.begin(Run { began, left_at, ..Run::of_session(packet.session) }, packet, end);
         Verdict::Begins(Beginning::Found)
     }
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use weir_feed::capture::Datagram;
-use weir_feed::line::numbering::{Numbering, Verdict};
+use weir_feed::line::numbering::{Arrival, Numbering, Verdict};
 use weir_feed::{AnyFeed, Feed as _, FeedEntry, Packet, PacketKind, dbn};
 use weir_marketgate::capture::{CaptureFile, FileCheck, FileError, FileKind, FileProblem, Item};
 use weir_types::Nanos;
@@ -39,12 +39,13 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    fn note(&mut self, packet: &Packet<'_>) {
+    fn note(&mut self, packet: &Packet<'_>, ts_recv: Nanos) {
         let count = u64::from(packet.count);
         self.messages += count;
         let end = packet.sequence.saturating_add(count);
         let followed = self.numbering.session();
-        match self.numbering.judge(packet, end, packet.kind == PacketKind::Retransmission) {
+        let is_again = packet.kind == PacketKind::Retransmission;
+        match self.numbering.judge(packet, Arrival { end, is_again, now: ts_recv }) {
             Verdict::Follows => {}
             Verdict::Begins(_) => {
                 let is_same = followed == Some(packet.session);
@@ -188,7 +189,7 @@ impl Analysis {
             group.strangers += 1;
             return;
         };
-        group.channels.entry(packet.channel).or_default().note(&packet);
+        group.channels.entry(packet.channel).or_default().note(&packet, datagram.ts_recv);
         let mut rest = packet.messages;
         let mut count = 0;
         while count < u64::from(packet.count) {

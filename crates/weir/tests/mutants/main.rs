@@ -21,6 +21,8 @@ mod feeds;
 mod gateway;
 mod mutate;
 
+use std::time::Duration;
+
 use commands::Commands;
 use feeds::{FEEDS, MutatedFeed};
 use gateway::Gateway;
@@ -44,9 +46,9 @@ fn no_mutant_of_a_recording_ends_a_command_or_hangs_it_or_takes_memory_without_a
             gateway.take(&mutant, seed);
         }
     }
-    for gateway in gateways.iter_mut().flatten() {
-        gateway.follow_an_honest_session();
-    }
+    gateways.iter_mut().flatten().for_each(Gateway::begin_an_honest_session);
+    std::thread::sleep(Duration::from_millis(2_100));
+    gateways.iter_mut().flatten().for_each(Gateway::follow_the_honest_session);
     let peak = gateways.into_iter().flatten().map(Gateway::end).max().unwrap_or(0);
     println!(
         "{{\"campaign\": \"mutants\", \"mutants\": {count}, \"first\": {first}, \

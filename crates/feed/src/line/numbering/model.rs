@@ -2,7 +2,7 @@
 
 use weir_types::Nanos;
 
-use super::{Beginning, Verdict};
+use super::{Arrival, Beginning, Verdict};
 use crate::{Packet, PacketKind};
 
 /// A packet as the tests make it.
@@ -17,11 +17,17 @@ pub(super) struct Sent {
     /// Each message is this byte behind a length byte.
     pub content: u8,
     pub is_again: bool,
+    /// The time at which it is received.
+    pub at: u64,
 }
 
 impl Sent {
     pub fn end(&self) -> u64 {
         self.sequence + self.count
+    }
+
+    pub fn arrival(&self) -> Arrival {
+        Arrival { end: self.end(), is_again: self.is_again, now: Nanos(self.at) }
     }
 
     pub fn messages(&self) -> Vec<u8> {
@@ -136,10 +142,42 @@ pub(super) struct Model {
     left: Vec<(Run, u64)>,
     /// Packets of other runs since the last new one of the followed run.
     others: Vec<Sent>,
+    /// Old packets since the last one of the followed run.
+    old: Vec<Sent>,
+}
+
+/// True if a packet goes on where the one before it ends.
+fn goes_on(pair: &[Sent]) -> bool {
+    let (one, next) = (&pair[0], &pair[1]);
+    one.session == next.session && one.end() == next.sequence && next.ts >= one.ts
 }
 
 impl Model {
     pub fn judge(&mut self, sent: &Sent) -> Verdict {
+        let verdict = self.judge_alone(sent);
+        if sent.is_again {
+            return verdict;
+        }
+        match verdict {
+            Verdict::Follows if sent.kind != PacketKind::EndOfSession => self.old.clear(),
+            Verdict::Old { .. } if sent.kind == PacketKind::Data && sent.count > 0 => {
+                self.old.push(*sent);
+                let of_others = |old: &Sent| old.session != sent.session;
+                let from = self.old.iter().rposition(of_others).map_or(0, |index| index + 1);
+                let first = self.old[from..].iter().map(|old| old.at).min();
+                let is_long = first.is_some_and(|first| sent.at >= first + 2 * SECOND);
+                if is_long && self.old[from..].len() >= 16 {
+                    let run = self.run.as_ref().filter(|run| run.session == sent.session);
+                    let left_at = run.map(|run| (run.reached(), run.newest()));
+                    return self.begin(Beginning::Found, sent, (None, left_at));
+                }
+            }
+            _ => {}
+        }
+        verdict
+    }
+
+    fn judge_alone(&mut self, sent: &Sent) -> Verdict {
         let Some(run) = self.run.clone() else { return self.first_of_session(sent) };
         if run.session != sent.session {
             return self.of_other_session(sent);
@@ -191,10 +229,6 @@ impl Model {
     /// The third packet in a row of another run begins it.
     fn other(&mut self, sent: &Sent, verdict: Verdict) -> Verdict {
         self.others.push(*sent);
-        let goes_on = |pair: &[Sent]| {
-            let (one, next) = (&pair[0], &pair[1]);
-            one.session == next.session && one.end() == next.sequence && next.ts >= one.ts
-        };
         let Some([first, rest @ ..]) = self.others.last_chunk::<3>() else { return verdict };
         if ![*first, rest[0], rest[1]].windows(2).all(goes_on) {
             return verdict;
@@ -216,6 +250,7 @@ impl Model {
             self.left.truncate(4);
         }
         self.others.clear();
+        self.old.clear();
         self.run = Some(Run { session, began, left_at, packets: vec![*sent] });
         Verdict::Begins(how)
     }

@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 
 fn judge(numbering: &mut Numbering, sent: &Sent) -> Verdict {
     let messages = sent.messages();
-    numbering.judge(&sent.packet(&messages), sent.end(), sent.is_again)
+    numbering.judge(&sent.packet(&messages), sent.arrival())
 }
 
 /// A sender that numbers its messages; each has two bytes.
@@ -40,6 +40,7 @@ impl Sender {
             offset: self.has_offset.then(|| 2 * (self.next - 1)),
             content: self.content,
             is_again: false,
+            at: 0,
         };
         self.next += count;
         self.ts += u64::from(self.ts > 0) * SECOND / 10;
@@ -167,6 +168,95 @@ fn a_reset_far_in_the_future_does_not_freeze_the_channel() {
     }
 }
 
+/// Sends packets, a tenth of a second apart, over two lines of which the second is three packets
+/// late; each loses some, and heartbeats come between. Returns the verdicts on the first line, each
+/// with the number of packets in a row.
+fn verdicts(numbering: &mut Numbering, sender: &mut Sender, count: u64) -> Vec<(Verdict, usize)> {
+    let mut told: Vec<(Verdict, usize)> = Vec::new();
+    let mut sent_before: Vec<Sent> = Vec::new();
+    for number in 0..count {
+        let at = number * SECOND / 10;
+        let sent = Sent { at, ..sender.send(1) };
+        sent_before.push(sent);
+        if let Some(late) = sent_before.iter().rev().nth(3).filter(|_| number % 5 != 0) {
+            judge(numbering, &Sent { at, ..*late });
+        }
+        judge(numbering, &Sent { at, ..sender.send(0) });
+        if number % 7 == 3 {
+            continue;
+        }
+        let verdict = judge(numbering, &sent);
+        match told.last_mut() {
+            Some((last, times)) if *last == verdict => *times += 1,
+            _ => told.push((verdict, 1)),
+        }
+    }
+    told
+}
+
+/// Requires that a sender, whose packets are old at first, is followed after two seconds.
+fn is_followed_in_the_end(numbering: &mut Numbering, sender: &mut Sender) {
+    let told = verdicts(numbering, sender, 40);
+    let [(OLD, old), (FOUND, 1), (Verdict::Follows, follows)] = told[..] else {
+        // The packet by which it is found may be the second line's.
+        let [(OLD, old), (Verdict::Follows, follows)] = told[..] else { panic!("{told:?}") };
+        assert!((16..20).contains(&old) && follows > 10, "{told:?}");
+        return;
+    };
+    assert!((16..20).contains(&old) && follows > 10, "{told:?}");
+}
+
+/// Two forged resets: the second is later than the first, which is later than all true packets. So
+/// a sender's packets are old by both, and no number of theirs is new.
+#[test]
+fn resets_far_in_the_future_one_after_the_other_do_not_freeze_the_channel() {
+    let mut numbering = Numbering::new();
+    let mut sender = Sender::new(0, SECOND, 1, false);
+    judge(&mut numbering, &sender.send(3));
+    for ts in [99_999 * SECOND, u64::MAX] {
+        let lie = Sent { kind: PacketKind::Reset, sequence: 1_000, ts, ..sender.send(1) };
+        assert_eq!(judge(&mut numbering, &lie), RESTART);
+    }
+    is_followed_in_the_end(&mut numbering, &mut sender);
+}
+
+/// A forged packet had the next day's session with a number that it never reaches.
+#[test]
+fn a_session_that_was_forged_before_it_began_is_followed_when_no_other_comes() {
+    let mut numbering = Numbering::new();
+    let mut today = Sender::new(1, 0, 1, false);
+    let mut tomorrow = Sender::new(2, 0, 1, false);
+    judge(&mut numbering, &today.send(40));
+    let lie = Sent { sequence: 1 << 40, ..tomorrow.send(0) };
+    assert_eq!(judge(&mut numbering, &lie), SESSION);
+    judge(&mut numbering, &today.send(1));
+    judge(&mut numbering, &today.send(1));
+    assert_eq!(judge(&mut numbering, &today.send(1)), FOUND);
+    // The end of today is told meanwhile.
+    let end = Sent { kind: PacketKind::EndOfSession, ..today.send(0) };
+    assert_eq!(judge(&mut numbering, &end), Verdict::Follows);
+    for number in 0..10 {
+        let sent = Sent { at: number * SECOND / 10, ..tomorrow.send(1) };
+        assert_eq!(judge(&mut numbering, &sent), OLD);
+        judge(&mut numbering, &Sent { at: sent.at, ..end });
+    }
+    is_followed_in_the_end(&mut numbering, &mut tomorrow);
+    // A line that is late is not followed while the other one is heard.
+    let mut late = Sender::new(1, 0, 1, false);
+    for number in 0..40 {
+        let late = Sent { at: number * SECOND, ..late.send(1) };
+        assert_eq!(judge(&mut numbering, &late), OLD);
+        let heard = Sent { at: number * SECOND, ..tomorrow.send(0) };
+        assert_eq!(judge(&mut numbering, &heard), Verdict::Follows);
+    }
+    // Nor is an end that is told for long.
+    for number in 0..100 {
+        let kind = PacketKind::EndOfSession;
+        let end = Sent { at: number * SECOND, kind, ..today.send(0) };
+        assert!(matches!(judge(&mut numbering, &end), Verdict::Old { .. }));
+    }
+}
+
 fn kinds() -> impl Strategy<Value = PacketKind> {
     prop_oneof![
         8 => Just(PacketKind::Data),
@@ -186,11 +276,12 @@ prop_compose! {
         offset in prop_oneof![Just(None), (0_u64..120).prop_map(Some)],
         content in 0_u8..2,
         is_again in prop::bool::weighted(0.1),
+        at in prop_oneof![4 => Just(0), 1 => 0..3 * SECOND],
     ) -> Sent {
         let is_empty = count == 0 && kind == PacketKind::Data;
         let kind = if is_empty { PacketKind::Heartbeat } else { kind };
         let count = if kind == PacketKind::EndOfSession { 0 } else { count };
-        Sent { session, sequence, count, kind, ts, offset, content, is_again }
+        Sent { session, sequence, count, kind, ts, offset, content, is_again, at }
     }
 }
 
@@ -205,6 +296,8 @@ enum Turn {
     Repeat(usize),
     /// A sender begins anew, so many tenths of a second later.
     Restart(usize, u64),
+    /// A sender sends many packets, so many milliseconds apart.
+    Insist(usize, u64),
     /// A packet of anybody.
     Any(Sent),
 }
@@ -215,6 +308,7 @@ fn steps() -> impl Strategy<Value = Vec<Turn>> {
         2 => (0_usize..3, 0_u64..4).prop_map(|(sender, count)| Turn::Lose(sender, count)),
         3 => (0_usize..12).prop_map(Turn::Repeat),
         1 => (0_usize..3, 0_u64..40).prop_map(|(sender, tenths)| Turn::Restart(sender, tenths)),
+        1 => (0_usize..3, 90_u64..160).prop_map(|(sender, ms)| Turn::Insist(sender, ms)),
         1 => any_sent().prop_map(Turn::Any),
     ];
     prop::collection::vec(step, 1..60)
@@ -234,6 +328,7 @@ proptest! {
     ) {
         let (mut numbering, mut model) = (Numbering::new(), Model::default());
         for sent in &packets {
+            // Clocks of recordings go back, too.
             prop_assert_eq!(judge(&mut numbering, sent), model.judge(sent), "{:?}", sent);
         }
     }
@@ -250,27 +345,35 @@ proptest! {
         let sender = |session, content| Sender::new(session, ts, content, has_offset);
         let mut senders = [sender(1, 1), sender(1, 2), sender(2, 3)];
         let mut sent_before: Vec<Sent> = Vec::new();
-        for step in steps {
+        let mut at = 0;
+        let insisted = |step| match step {
+            Turn::Insist(sender, ms) => vec![(Turn::Send(sender, 1), ms); 20],
+            step => vec![(step, 1)],
+        };
+        for (step, ms) in steps.into_iter().flat_map(insisted) {
+            at += ms * 1_000_000;
             let sent = match step {
                 // Contents are compared for the first numbers and the last ones.
-                Turn::Send(at, _) | Turn::Lose(at, _) if senders[at].next > 60 => continue,
-                Turn::Send(at, count) => senders[at].send(count),
-                Turn::Lose(at, count) => {
-                    senders[at].send(count);
+                Turn::Send(by, _) | Turn::Lose(by, _) if senders[by].next > 60 => continue,
+                Turn::Send(by, count) => senders[by].send(count),
+                Turn::Lose(by, count) => {
+                    senders[by].send(count);
                     continue;
                 }
                 Turn::Repeat(back) => match sent_before.iter().rev().nth(back) {
                     Some(sent) => *sent,
                     None => continue,
                 },
-                Turn::Restart(at, tenths) => {
-                    let Sender { session, ts, content, .. } = senders[at];
+                Turn::Restart(by, tenths) => {
+                    let Sender { session, ts, content, .. } = senders[by];
                     let ts = if ts == 0 { 0 } else { ts + tenths * SECOND / 10 };
-                    senders[at] = Sender::new(session, ts, content ^ 4, has_offset);
+                    senders[by] = Sender::new(session, ts, content ^ 4, has_offset);
                     continue;
                 }
+                Turn::Insist(..) => unreachable!("it became many steps"),
                 Turn::Any(sent) => sent,
             };
+            let sent = Sent { at, ..sent };
             sent_before.push(sent);
             prop_assert_eq!(judge(&mut numbering, &sent), model.judge(&sent), "{:?}", sent);
         }
@@ -290,7 +393,7 @@ proptest! {
             sender = Sender { content, ..Sender::new(3, sender.ts, 0, true) };
             packets.extend(counts.iter().map(|count| (run, sender.send(*count))));
         }
-        // Line A is in time; each copy on line B comes some packets later.
+        // Line A is in time; each copy on line B comes some packets later, within two seconds.
         let mut arrivals: Vec<(usize, usize, Sent)> = Vec::new();
         for (index, (run, sent)) in packets.iter().enumerate() {
             arrivals.push((2 * index, *run, *sent));
@@ -298,7 +401,8 @@ proptest! {
         }
         arrivals.sort_by_key(|(at, ..)| *at);
         let (mut numbering, mut restarts, mut current) = (Numbering::new(), 0, 0);
-        for (_, run, sent) in arrivals {
+        for (at, run, sent) in arrivals {
+            let sent = Sent { at: at as u64 * SECOND / 32, ..sent };
             match judge(&mut numbering, &sent) {
                 Verdict::Follows => prop_assert_eq!(run, current),
                 Verdict::Begins(Beginning::Session) => prop_assert_eq!((run, current), (0, 0)),

@@ -22,6 +22,8 @@ const TESTS: &[(&str, fn())] = &[
         super::an_ended_session_does_not_come_back_and_late_packets_of_a_line_do_not_bring_one_back,
     ),
     ("reset", super::a_reset_far_in_the_future_does_not_freeze_the_channel),
+    ("resets", super::resets_far_in_the_future_one_after_the_other_do_not_freeze_the_channel),
+    ("forged", super::a_session_that_was_forged_before_it_began_is_followed_when_no_other_comes),
     ("any", super::verdicts_are_those_of_the_model_for_any_packets),
     ("senders", super::verdicts_are_those_of_the_model_for_senders_that_restart_lose_and_repeat),
     ("honest", super::an_honest_sender_on_two_lines_is_never_doubted_and_each_restart_is_told_once),
