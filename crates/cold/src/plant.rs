@@ -37,12 +37,9 @@ weir_plant::plants! {
         SnapshotNotHeld,
         /// The archive is not told of a source's new epoch.
         EpochNotTold,
-        /// Changes that a source voided and its store had removed stay in files after a full
-        /// resend.
-        LostHistoryKept,
+        /// The archive is sent ends of orders that their source has disowned.
+        FedWhileVoiding,
         /// A read is answered before all changes of a full resend were handed over.
         AnsweredBeforeResent,
-        /// After a start, files count as the store's history although some of it was voided since.
-        StartNotRewound,
     }
 }

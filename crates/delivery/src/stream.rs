@@ -275,19 +275,6 @@ impl SourceStream {
         matches!(self.resend, Resend::Voiding(_) | Resend::Due)
     }
 
-    /// Returns the store's head before the full resend whose end is being swept.
-    #[must_use]
-    pub fn swept_before(&self) -> Option<ChangeId> {
-        match self.resend {
-            Resend::Sweeping { before, .. } => Some(before),
-            Resend::None
-            | Resend::Needed
-            | Resend::Voiding(_)
-            | Resend::Due
-            | Resend::Running(_) => None,
-        }
-    }
-
     /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> StreamCounters {

@@ -25,7 +25,7 @@ pub mod sources;
 pub use agent::{ColdAgent, ColdParts, SharedPace};
 pub use figures::{ColdFigures, ColdReport};
 pub use section::ColdSection;
-pub use sender::{ArchiveSender, ColdPort};
+pub use sender::{ArchiveSender, ColdPort, may_be_sent};
 pub use sources::ColdSources;
 
 use weir_probe::thread::Share;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use rtrb::{Consumer, Producer};
 use weir_cold::plant::{self, Plant};
 use weir_cold::{Batch, Change, ColdError, EntryKind, Keys};
+use weir_delivery::stream::SourceStream;
 use weir_delivery::{
     Desk, ExportedEntry, ExportedKind, HeldOrders, OlderAnswer, OlderAsk, OrderStore, Ticket,
 };
@@ -79,6 +80,13 @@ pub struct ColdPort {
     pub wake: Wake,
     /// Figures of both ends.
     pub figures: Arc<ColdFigures>,
+}
+
+/// Returns true if the changes of a store may be sent to its archive: none may be while the store
+/// has ends of orders that are void, since no later change would void them there.
+#[must_use]
+pub fn may_be_sent(stream: &SourceStream) -> bool {
+    !stream.is_voiding() || plant::is(Plant::FedWhileVoiding)
 }
 
 /// Sends changes to the archive, and carries queries and pages.
@@ -172,19 +180,11 @@ impl<D: Disk> ArchiveSender<D> {
         }
     }
 
-    /// Handles the end of a full resend that began when the store was at `before`. Disowned changes
-    /// are by now replaced or deleted, unless the store had discarded them meanwhile: no later
-    /// message would void those, so the archive is rewound.
-    pub fn on_resent(&mut self, before: ChangeId, store: &OrderStore) {
+    /// Handles the end of a full resend. Each disowned change of a live order is by now replaced or
+    /// deleted by a later one, and those of ends were tombstones before they were sent here.
+    pub fn on_resent(&mut self, store: &OrderStore) {
         if !plant::is(Plant::AnsweredBeforeResent) {
             self.told_to = store.head();
-        }
-        if let Some((_, valid_to)) = store.past_epochs().last()
-            && *valid_to < before
-            && *valid_to < store.floor()
-            && !plant::is(Plant::LostHistoryKept)
-        {
-            self.rewind(store.epoch(), *valid_to);
         }
     }
 

@@ -10,8 +10,6 @@
 //! files of an epoch unknown to the store      | begins anew
 //! files beyond the end of their epoch         | drops these, and is sent them again
 //! files beyond the store's head               | the same
-//! a full resend ended since the snapshot      | drops changes after the last valid change id,
-//!                                             | and is sent them again
 //! the store has discarded changes it lacks    | begins anew, and counts a hole
 //! ```
 
@@ -19,12 +17,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_cold::plant::{self, Plant};
 use weir_cold::{ColdConfig, ColdError};
 use weir_delivery::{OrderStore, TokenKeys};
 use weir_io::Disk;
 use weir_runtime::Wake;
-use weir_types::{ChangeId, PartitionId};
+use weir_types::PartitionId;
 
 use super::agent::{ColdAgent, ColdParts, SharedPace, source_dir_of};
 use super::figures::ColdFigures;
@@ -55,8 +52,6 @@ pub struct BroughtStore<'a> {
     pub store: &'a mut OrderStore,
     /// The identity of the log of its batches, if it survives a restart.
     pub log_id: Option<u128>,
-    /// The number of full resends that ended since the snapshot.
-    pub resends: u64,
 }
 
 impl ColdSources {
@@ -93,7 +88,8 @@ impl BroughtStore<'_> {
         ColdConfig { past_epochs, ..config }
     }
 
-    /// Returns the sender after its archive has dropped disowned changes and received the store's.
+    /// Returns the sender after its archive has dropped changes beyond the store's head and been
+    /// sent the store's.
     ///
     /// # Errors
     /// When the disk fails.
@@ -101,20 +97,9 @@ impl BroughtStore<'_> {
         self,
         mut sender: ArchiveSender<D>,
     ) -> Result<ArchiveSender<D>, ColdError> {
-        sender.rewind_at_start(self.sound_to())?;
+        sender.rewind_at_start(self.store.head())?;
         sender.answer_behind(self.store);
         sender.send_at_start(self.store);
         Ok(sender)
-    }
-
-    /// Returns the change id up to which an earlier archive agrees with the store.
-    fn sound_to(&self) -> ChangeId {
-        if plant::is(Plant::StartNotRewound) {
-            return self.store.head();
-        }
-        let resends = usize::try_from(self.resends).unwrap_or(usize::MAX);
-        let ends = self.store.past_epochs().iter().rev().take(resends);
-        let ends = ends.map(|(_, valid_to)| *valid_to);
-        ends.chain([self.store.head()]).min().expect("one at least")
     }
 }

@@ -2,11 +2,11 @@
 //! rewinds, and queries for readers that are behind the store.
 
 use weir_io::Disk;
-use weir_types::{ChangeId, Nanos};
+use weir_types::Nanos;
 
 use super::source_store::SourceStore;
 use super::source_stores::SourceStores;
-use crate::cold::ColdAgent;
+use crate::cold::{ColdAgent, may_be_sent};
 
 impl<D: Disk> SourceStore<D> {
     /// Sends a bounded number of new changes; returns true when there are more.
@@ -40,7 +40,7 @@ impl<D: Disk> SourceStore<D> {
     /// that fails before leaves nothing of it in the files of the epoch so far. And true while the
     /// store has void ends of orders.
     fn waits_for_epoch(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| own.waits_for_epoch) || self.stream.is_voiding()
+        self.own.as_ref().is_some_and(|own| own.waits_for_epoch) || !may_be_sent(&self.stream)
     }
 
     /// Reports that the source began an epoch.
@@ -50,10 +50,10 @@ impl<D: Disk> SourceStore<D> {
         }
     }
 
-    /// Reports the end of a full resend that began when the store was at `before`.
-    pub(super) fn end_cold_resend(&mut self, before: ChangeId) {
+    /// Reports the end of a full resend.
+    pub(super) fn end_cold_resend(&mut self) {
         if let Some(cold) = &mut self.cold {
-            cold.on_resent(before, self.desk.store());
+            cold.on_resent(self.desk.store());
         }
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     use weir_cold::ColdConfig;
     use weir_delivery::{Desk, DeskConfig, NonceCounter, TokenKey, TokenSealer};
     use weir_runtime::{Agent, Wake};
-    use weir_types::{Epoch, PartitionId, Position, Rec, Seq};
+    use weir_types::{ChangeId, Epoch, PartitionId, Position, Rec, Seq};
 
     use super::*;
     use crate::agent::tests::{accepted, epochs, log_of, settings};

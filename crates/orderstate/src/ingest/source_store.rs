@@ -232,10 +232,10 @@ impl<D: Disk> SourceStore<D> {
 
     fn tend_now(&mut self, now: Nanos) -> usize {
         let was_sweeping = self.stream.is_sweeping();
-        let before = self.stream.swept_before();
+        let ends_resend = was_sweeping && !self.stream.is_voiding();
         let ack = self.stream.sweep(SWEEP_STEPS, self.desk.store_mut());
-        if let (Some(before), false) = (before, self.stream.is_sweeping()) {
-            self.end_cold_resend(before);
+        if ends_resend && !self.stream.is_sweeping() {
+            self.end_cold_resend();
         }
         let gap = self.stream.remind(now);
         let mut bytes = Vec::new();

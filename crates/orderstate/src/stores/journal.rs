@@ -64,8 +64,6 @@ pub struct RecoveredSource<D: Disk, S> {
     pub tail: EntryTail,
     /// The store's snapshots.
     pub snapshots: SnapshotStore<S>,
-    /// The number of full resends that ended in the log since the snapshot.
-    pub resends: u64,
     /// Notes on the recovery for operators.
     pub notes: Vec<String>,
 }
@@ -303,12 +301,12 @@ pub fn recover<D: Disk, S: Disk>(
             tail.push(entry.bytes.to_vec());
         }
     }
-    let ended = catch_unwind(AssertUnwindSafe(|| stream.end_replay(&mut store).resends));
-    let resends = ended.map_err(|panic| invariant(source, last, panic.as_ref()))?;
+    let ended = catch_unwind(AssertUnwindSafe(|| stream.end_replay(&mut store)));
+    ended.map_err(|panic| invariant(source, last, panic.as_ref()))?;
     store.set_bytes_max(settings.bytes_max);
     let stream = stream.at_level(ack_level(config.durability));
     let journal = Journal::new(log, &config, last);
-    Ok(RecoveredSource { store, stream, journal, tail, snapshots, resends, notes })
+    Ok(RecoveredSource { store, stream, journal, tail, snapshots, notes })
 }
 
 fn refused(source_id: PartitionId, position: Position, error: ReplayError) -> SourceFault {

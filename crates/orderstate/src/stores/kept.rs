@@ -116,7 +116,7 @@ impl KeepSettings {
             if *durability == Durability::Memory {
                 let mut store = settings.store(Epoch::NONE);
                 let stream = SourceStream::new(source, WINDOW);
-                let brought = BroughtStore { store: &mut store, log_id: None, resends: 0 };
+                let brought = BroughtStore { store: &mut store, log_id: None };
                 let cold = cold.map(|cold| cold.open(brought, &mut notes)).transpose()?;
                 let tail = EntryTail::new(Position::NONE);
                 let (journal, failure) = (None, None);
@@ -138,7 +138,7 @@ impl KeepSettings {
             notes.extend(kept.notes);
             let (mut store, journal) = (kept.store, kept.journal);
             let log_id = Some(journal.identity().0);
-            let brought = BroughtStore { store: &mut store, log_id, resends: kept.resends };
+            let brought = BroughtStore { store: &mut store, log_id };
             let cold = cold.map(|cold| cold.open(brought, &mut notes)).transpose()?;
             store.set_retention(settings.config(Epoch::NONE).retention);
             let log = ThreadDisk::open(&self.batches(settings), None)?;
