@@ -227,8 +227,14 @@ impl Listener {
 
     /// Listens until everything that the node has published has arrived.
     fn catch_up(&mut self, node: &Node) {
+        self.catch_up_beside(node, || {});
+    }
+
+    /// Likewise, with other work in between.
+    fn catch_up_beside(&mut self, node: &Node, mut other_work: impl FnMut()) {
         let begun = Instant::now();
         loop {
+            other_work();
             self.listen(node);
             let report = publish(node);
             let is_here = report["session"].as_str().map(str::as_bytes);
@@ -325,10 +331,15 @@ impl Crowd {
 
     /// Listens until the book equals the one that the traders' reports imply. The publisher reads
     /// events at its own pace, so the published book may be older than the reports.
-    fn assert_heard_by(&self, listener: &mut Listener, node: &Node) {
+    fn assert_heard_by(&mut self, listener: &mut Listener, node: &Node) {
         let begun = Instant::now();
         loop {
-            listener.catch_up(node);
+            // It may take longer than a session may be silent.
+            listener.catch_up_beside(node, || {
+                for (_, trader) in &mut self.traders {
+                    let _ = trader.poll(Duration::ZERO).unwrap();
+                }
+            });
             let sides = [Side::Buy, Side::Sell];
             let (heard, known) = (sides.map(|s| listener.levels(s)), sides.map(|s| self.levels(s)));
             if heard == known {
