@@ -124,7 +124,7 @@ impl Session {
     /// | --------------- | ----------------------------------------- | ----------------------- |
     /// | under way       | any                                       | [`Admission::UnderWay`] |
     /// | received before | has events still to be sent               | [`Admission::Later`]    |
-    /// | received before | has the maximum of such ones under way    | [`Admission::Later`]    |
+    /// | received before | has its maximum of such ones, or 64       | [`Admission::Later`]    |
     /// | received before | has fewer                                 | [`Admission::Now`]      |
     /// | above those     | has the maximum of such ones under way    | [`Admission::Refused`]  |
     /// | above those     | has fewer                                 | [`Admission::Now`]      |
@@ -134,13 +134,14 @@ impl Session {
         if is_under_way && !plant::is(Plant::RepeatsHandedOver) {
             return Admission::UnderWay;
         }
-        let is_full = |count| self.in_flight_max != 0 && count >= self.in_flight_max;
-        let repeats_max = if self.in_flight_max == 0 { REPEATS_MAX } else { self.in_flight_max };
         if !self.is_repeat(port, request_no) || plant::is(Plant::RepeatsRefused) {
-            return if is_full(self.in_flight) { Admission::Refused } else { Admission::Now };
+            let is_full = self.in_flight_max != 0 && self.in_flight >= self.in_flight_max;
+            return if is_full { Admission::Refused } else { Admission::Now };
         }
-        let waits = self.streams[port].next_record().is_some()
-            || self.repeat_count >= repeats_max.min(REPEATS_MAX);
+        let is_bounded = self.in_flight_max != 0;
+        let repeats_max =
+            if is_bounded { self.in_flight_max.min(REPEATS_MAX) } else { REPEATS_MAX };
+        let waits = self.streams[port].next_record().is_some() || self.repeat_count >= repeats_max;
         if waits { Admission::Later } else { Admission::Now }
     }
 
@@ -499,6 +500,25 @@ mod tests {
         assert_eq!(session.admission_of(0, RequestNo(6)), Now);
         assert_eq!(session.settled(0, RequestNo(4)), None, "it is not under way any more");
         assert_eq!((session.in_flight, session.repeat_count), (1, 1));
+    }
+
+    #[test]
+    fn however_large_its_window_a_session_has_a_bounded_number_of_requests_under_way_again() {
+        for in_flight_max in [0, 1_000] {
+            let mut session = session(in_flight_max, &[]);
+            for number in 1..=u64::from(REPEATS_MAX) + 1 {
+                session.hands_over(0, RequestNo(number), HERE);
+                note_answer(&mut session, 0, number);
+                session.streams[0].sent_one();
+            }
+            for number in 1..=u64::from(REPEATS_MAX) {
+                assert_eq!(session.admission_of(0, RequestNo(number)), Admission::Now);
+                session.hands_over(0, RequestNo(number), HERE);
+            }
+            let one_more = RequestNo(u64::from(REPEATS_MAX) + 1);
+            assert_eq!(session.admission_of(0, one_more), Admission::Later);
+            assert!(has_window(&session));
+        }
     }
 
     /// The answer to a request, in the order of the answers, as the gateway takes it.

@@ -208,11 +208,8 @@ mod tests {
     #[cfg(feature = "planted")]
     #[test]
     fn the_planted_bug_of_a_command_that_is_not_divided_is_found() {
-        plant::set(Some(Plant::CommandUndivided));
         let test = no_reader_that_keeps_pace_is_overtaken_by_a_single_command;
-        let is_found = std::panic::catch_unwind(test).is_err();
-        plant::set(None);
-        assert!(is_found);
+        assert!(plant::is_found(Plant::CommandUndivided, test));
     }
 
     #[test]

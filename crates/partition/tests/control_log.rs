@@ -53,9 +53,6 @@ fn the_control_log_acknowledges_a_definition_when_it_is_synced_at_every_level() 
 fn the_planted_bug_of_a_control_log_at_the_nodes_level_is_found() {
     use weir_partition::plant::{self, Plant};
 
-    plant::set(Some(Plant::ControlLogAtNodesLevel));
     let test = the_control_log_acknowledges_a_definition_when_it_is_synced_at_every_level;
-    let is_found = std::panic::catch_unwind(test).is_err();
-    plant::set(None);
-    assert!(is_found);
+    assert!(plant::is_found(Plant::ControlLogAtNodesLevel, test));
 }

@@ -9,7 +9,7 @@
 ///
 /// `is(plant)` returns true while the bug is planted. With the feature `planted` of the crate that
 /// declares them, `set(plant)` plants a bug for the current thread, or removes it: tests run in
-/// parallel, and a simulation has one thread.
+/// parallel, and a simulation has one thread. `is_found(plant, test)` plants it for one test.
 #[macro_export]
 macro_rules! plants {
     ($(#[$about:meta])* pub enum $name:ident { $($(#[$doc:meta])+ $plant:ident),+ $(,)? }) => {
@@ -34,6 +34,17 @@ macro_rules! plants {
         #[cfg(feature = "planted")]
         pub fn set(plant: ::core::option::Option<$name>) {
             PLANTED.set(plant);
+        }
+
+        /// Returns true if a test fails while the bug is planted in its thread.
+        #[cfg(feature = "planted")]
+        #[must_use]
+        #[allow(dead_code, reason = "some crates look for their bugs in other ways alone")]
+        pub fn is_found(plant: $name, test: impl FnOnce()) -> bool {
+            set(::core::option::Option::Some(plant));
+            let outcome = ::std::panic::catch_unwind(::std::panic::AssertUnwindSafe(test));
+            set(::core::option::Option::None);
+            outcome.is_err()
         }
 
         /// Returns true when this bug is planted.
@@ -124,5 +135,8 @@ mod tests {
         assert!(!elsewhere.expect("it answers"));
         set(None);
         assert!(!is(Plant::Second));
+        assert!(is_found(Plant::First, || assert!(!is(Plant::First))));
+        assert!(!is_found(Plant::First, || assert!(!is(Plant::Second))));
+        assert!(!is(Plant::First), "it is removed, also behind a test that failed");
     }
 }

@@ -7,6 +7,7 @@
 //! seize SESSION KEYBYTE [PARTITION:EVENT:EPOCH]...     the same as bind, with takeover
 //! new SESSION REQUEST INSTRUMENT SIDE QTY PRICE        report | refusal | reject
 //! cancel SESSION REQUEST INSTRUMENT ORDER              report | refusal | reject
+//! rename SESSION REQUEST INSTRUMENT SYMBOL             report | refusal | reject
 //! fetch SESSION NUMBER                                 pages
 //! credit SESSION NUMBER PAGES                          (nothing)
 //! uncall SESSION NUMBER                                (nothing)
@@ -18,12 +19,13 @@ use std::io::Write as _;
 use std::str::{FromStr, SplitAsciiWhitespace};
 
 use weir_types::{
-    AccountId, ClOrdId, Epoch, EventNo, ExecInst, FirmId, InstrumentId, Nanos, OrdType, OrderId,
-    PartitionId, Price, Qty, Reason, RequestNo, SelfTradePrevention, SessionId, Side, Switch,
-    TimeInForce,
+    AccountId, ClOrdId, Epoch, EventNo, ExecInst, FirmId, GroupId, InstrumentId, Nanos, OrdType,
+    OrderId, PartitionId, Phase, Price, Qty, Reason, RequestNo, SelfTradePrevention, SessionId,
+    Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::order_entry::{CancelOrder, NewOrder};
+use weir_wire::reference::{DefineInstrument, field_bit};
 use weir_wire::session::{ApiKey, Logon, ResumePoint};
 use weir_wire::{Event, PlainEvent, Request};
 
@@ -77,6 +79,10 @@ fn read(line: &str) -> Option<Inbound<'_>> {
         "alive" => Some(Inbound::Heartbeat(session_id)),
         "new" => new_order(session_id, &mut words).map(Request::NewOrder).map(Inbound::Request),
         "cancel" => cancel(session_id, &mut words).map(Request::CancelOrder).map(Inbound::Request),
+        "rename" => {
+            let renamed = rename(session_id, &mut words);
+            renamed.map(Request::DefineInstrument).map(Inbound::Request)
+        }
         "fetch" => {
             let fetch = fetch(session_id, number(&mut words)?);
             Some(Inbound::Fetch(fetch, Tokens::default()))
@@ -154,6 +160,31 @@ fn cancel(session_id: SessionId, words: &mut SplitAsciiWhitespace<'_>) -> Option
         orig_cl_ord_id: ClOrdId::NONE,
         sending_time: Nanos(0),
         session_id,
+    })
+}
+
+/// Returns a change of an instrument's symbol, in partition 1.
+fn rename(session_id: SessionId, words: &mut SplitAsciiWhitespace<'_>) -> Option<DefineInstrument> {
+    Some(DefineInstrument {
+        request_no: RequestNo(number(words)?),
+        instrument_id: InstrumentId(number(words)?),
+        symbol: Symbol::new(words.next()?)?,
+        fields: field_bit::<DefineInstrument>("symbol"),
+        session_id,
+        partition_id: PartitionId(1),
+        tick_size: Price(1),
+        lot_size: Qty(1),
+        order_qty_max: Qty(1),
+        price_min: Price(1),
+        price_max: Price(1),
+        reference_price: Price(0),
+        volatility_call: Nanos(0),
+        static_collar: 0,
+        dynamic_collar: 0,
+        price_exponent: 0,
+        qty_exponent: 0,
+        phase: Phase::Continuous,
+        group_id: GroupId::NONE,
     })
 }
 

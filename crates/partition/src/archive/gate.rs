@@ -166,10 +166,7 @@ mod tests {
             ),
         ];
         for (plant, test) in tests {
-            plant::set(Some(plant));
-            let found = std::panic::catch_unwind(test);
-            plant::set(None);
-            assert!(found.is_err(), "{plant:?}");
+            assert!(plant::is_found(plant, test), "{plant:?}");
         }
     }
 }

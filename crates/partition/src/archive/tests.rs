@@ -436,14 +436,7 @@ fn a_segment_that_went_without_a_copy_is_passed_over() {
 #[cfg(feature = "planted")]
 mod planted {
     use super::*;
-    use crate::plant::{self, Plant};
-
-    fn is_found(plant: Plant, test: fn()) -> bool {
-        plant::set(Some(plant));
-        let found = std::panic::catch_unwind(test);
-        plant::set(None);
-        found.is_err()
-    }
+    use crate::plant::{Plant, is_found};
 
     #[test]
     fn the_planted_bug_of_an_unchecked_copy_is_found() {

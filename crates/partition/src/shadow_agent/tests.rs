@@ -173,11 +173,8 @@ fn a_shadow_without_descriptors_says_so_and_goes_on_when_there_are_some() {
 #[cfg(feature = "planted")]
 #[test]
 fn the_planted_bug_of_a_shadow_that_gives_up_is_found() {
-    plant::set(Some(Plant::ShadowGivesUp));
     let test = a_shadow_without_descriptors_says_so_and_goes_on_when_there_are_some;
-    let is_found = std::panic::catch_unwind(test).is_err();
-    plant::set(None);
-    assert!(is_found);
+    assert!(plant::is_found(Plant::ShadowGivesUp, test));
 }
 
 #[test]
@@ -359,12 +356,8 @@ fn what_is_over_the_limits_goes_when_two_snapshots_and_all_readers_are_past_it()
 fn the_planted_bug_of_ignored_readers_is_found() {
     use crate::plant::{self, Plant};
 
-    plant::set(Some(Plant::HoldsIgnored));
-    let found = std::panic::catch_unwind(
-        what_is_over_the_limits_goes_when_two_snapshots_and_all_readers_are_past_it,
-    );
-    plant::set(None);
-    assert!(found.is_err());
+    let test = what_is_over_the_limits_goes_when_two_snapshots_and_all_readers_are_past_it;
+    assert!(plant::is_found(Plant::HoldsIgnored, test));
 }
 
 /// Returns a world whose logs are far over their limits, with an archive that nobody feeds yet, and
@@ -412,10 +405,8 @@ fn no_segment_goes_that_the_archive_has_not_stored() {
 fn the_planted_bug_of_a_segment_that_goes_unstored_is_found() {
     use crate::plant::{self, Plant};
 
-    plant::set(Some(Plant::RemovedUnstored));
-    let found = std::panic::catch_unwind(no_segment_goes_that_the_archive_has_not_stored);
-    plant::set(None);
-    assert!(found.is_err());
+    let test = no_segment_goes_that_the_archive_has_not_stored;
+    assert!(plant::is_found(Plant::RemovedUnstored, test));
 }
 
 #[test]

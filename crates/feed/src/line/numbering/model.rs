@@ -146,12 +146,6 @@ pub(super) struct Model {
     old: Vec<Sent>,
 }
 
-/// True if a packet goes on where the one before it ends.
-fn goes_on(pair: &[Sent]) -> bool {
-    let (one, next) = (&pair[0], &pair[1]);
-    one.session == next.session && one.end() == next.sequence && next.ts >= one.ts
-}
-
 impl Model {
     pub fn judge(&mut self, sent: &Sent) -> Verdict {
         let verdict = self.judge_alone(sent);
@@ -229,6 +223,10 @@ impl Model {
     /// The third packet in a row of another run begins it.
     fn other(&mut self, sent: &Sent, verdict: Verdict) -> Verdict {
         self.others.push(*sent);
+        let goes_on = |pair: &[Sent]| {
+            let (one, next) = (&pair[0], &pair[1]);
+            one.session == next.session && one.end() == next.sequence && next.ts >= one.ts
+        };
         let Some([first, rest @ ..]) = self.others.last_chunk::<3>() else { return verdict };
         if ![*first, rest[0], rest[1]].windows(2).all(goes_on) {
             return verdict;
