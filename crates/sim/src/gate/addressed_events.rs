@@ -78,8 +78,8 @@ pub struct AddressedEvents {
     pub ended: Vec<EpochEnd>,
     /// The first record that no process has removed; a power loss may have brought some back.
     pub retained_from: u64,
-    /// True if the node began with all events, or with a checkpoint: it can tell what a client of
-    /// an ended epoch has received that is lost.
+    /// True if the node began with all events, or with a checkpoint of a life that did: it can tell
+    /// what a client of an ended epoch has received that is lost.
     pub is_past_known: bool,
     /// Orders cancelled because their session was lost.
     pub lost_orders: u64,

@@ -69,6 +69,12 @@ impl Checkpoints {
         first.max(self.began_with + 1)
     }
 
+    /// The last event of the checkpoint that the gateway began with, or zero.
+    #[must_use]
+    pub fn began_with(&self) -> u64 {
+        self.began_with
+    }
+
     /// True if the gateway began with one.
     #[must_use]
     pub fn is_beginning(&self) -> bool {

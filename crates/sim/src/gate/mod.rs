@@ -257,6 +257,9 @@ pub struct Gate {
     wires: Wires,
     /// The rules of what clients are told.
     pub told: AddressedEvents,
+    /// The least first record of the lives that could not tell what a client of an ended epoch has
+    /// received that is lost: their checkpoints are of later ones.
+    past_unknown_from: u64,
     /// The control log: the definitions so far, as events.
     control: Vec<Vec<u8>>,
     node: Option<GateNode>,
@@ -301,6 +304,7 @@ impl Gate {
             ),
             rng,
             told: AddressedEvents::default(),
+            past_unknown_from: u64::MAX,
             control: Vec::new(),
             node: None,
             wake: Wake::new(),
@@ -434,7 +438,13 @@ impl Gate {
         let failed = |error| Violation::new("the gateway does not start", error);
         let mut node = node.map_err(failed)?;
         let checkpoints = node.checkpoints();
-        self.told.is_past_known = start.first_record == 1 || checkpoints.is_beginning();
+        // A checkpoint of a life that could not tell cannot either.
+        let has_known_beginning =
+            checkpoints.is_beginning() && checkpoints.began_with() < self.past_unknown_from;
+        self.told.is_past_known = start.first_record == 1 || has_known_beginning;
+        if !self.told.is_past_known {
+            self.past_unknown_from = self.past_unknown_from.min(start.first_record);
+        }
         let taken_in = checkpoints.events_from(start.first_record);
         self.node = Some(node);
         Ok(process.tail_handle().next_record().saturating_sub(taken_in))
