@@ -268,7 +268,7 @@ pub struct Gate {
     plan: GatePlan,
     life: u64,
     tick: u64,
-    /// The step since which the sessions with cancel-on-disconnect stay away.
+    /// The step since which the sessions with cancel-on-disconnect stay away and may be lost.
     away: Option<u64>,
     was_away: bool,
     /// True while they stay away because they do not return in time after a start.
@@ -492,6 +492,9 @@ impl Gate {
         asks: bool,
     ) -> Result<(), Violation> {
         (self.tick, self.time) = (self.tick + 1, now);
+        if self.away.is_some() && now < self.return_by {
+            self.away = Some(self.tick);
+        }
         if self.conditions.stalls_commands || self.conditions.descriptors != PLENTY {
             self.withheld_at = now;
         }
@@ -589,9 +592,7 @@ impl Gate {
     /// A violation of a rule.
     pub fn is_done(&mut self) -> Result<bool, Violation> {
         if let Some(since) = self.away {
-            if self.time < self.return_by {
-                self.away = Some(self.tick);
-            } else if self.tick >= since + AWAY_STEPS && self.wires.is_quiet(&self.told, true) {
+            if self.tick >= since + AWAY_STEPS && self.wires.is_quiet(&self.told, true) {
                 let leaving = match self.is_absence {
                     true => self.wires.always_cancelling(),
                     false => self.wires.leaving(),
