@@ -181,8 +181,9 @@ impl<D: Disk> LogReader<D> {
     /// seek again before reading.
     pub fn seek(&mut self, to: Position) -> Result<(), LogError> {
         match self.seek_from_nearest(to) {
-            // The nearest place was removed with its segment, `to` was not.
-            Err(LogError::NotRetained { wanted, first, .. }) if wanted < first && first <= to => {
+            // The nearest place was removed with its segment, `to` was not. A mark may have been
+            // between that place and the first retained entry, and no entry.
+            Err(LogError::NotRetained { wanted, first, .. }) if wanted <= first && first <= to => {
                 self.seek_from_oldest(to)
             }
             sought => sought,
@@ -608,6 +609,36 @@ mod tests {
         for to in [first.0, first.0 + 1, log.next_position().0 - 1] {
             reader.seek(Position(to)).unwrap();
             assert_eq!(reader.next_entry().unwrap().map(|entry| entry.position.0), Some(to));
+        }
+    }
+
+    /// A mark has no entries: a reader that has not read the one at the end of a segment is at the
+    /// first entry of the next, and yet not at its frame.
+    #[test]
+    fn a_reader_finds_its_way_from_a_removed_segment_that_ended_with_a_mark() {
+        let disk = SimDisk::new(1);
+        let mut log = log(&disk);
+        append(&mut log);
+        let mut reader = LogReader::open(disk.clone(), SegmentKind::Command, Position(0)).unwrap();
+        let mut at = Position(0);
+        let newest = || retained_segments(&mut disk.clone(), SegmentKind::Command).unwrap().pop();
+        while newest().is_none_or(|newest| newest.first_position != at) {
+            read_to_end(&mut reader);
+            at = reader.next_position();
+            log.flush_blocking().unwrap();
+            append(&mut log);
+        }
+        log.truncate(at);
+        settle(&mut log);
+        assert_eq!(log.first_position(), at);
+        (0..40).for_each(|_| append(&mut log));
+        // As if the removed segment's file was prepared for use again.
+        let zeros = reader.disk.create("zeros").unwrap();
+        reader.disk.close(std::mem::replace(&mut reader.file, zeros));
+        reader.buf.clear();
+        for to in [Position(at.0 + 20), at] {
+            reader.seek(to).unwrap();
+            assert_eq!(reader.next_entry().unwrap().map(|entry| entry.position), Some(to));
         }
     }
 

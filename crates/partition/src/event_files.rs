@@ -102,10 +102,18 @@ impl EventFiles {
                 found
             }
             // A record behind the end leaves the reader there: it need not look for the end again.
-            Err(LogError::NotRetained { first, .. }) if wanted >= first.0 => FileRead::Missing,
+            Err(LogError::NotRetained { first, last, .. })
+                if wanted >= first.0 && wanted > last.0 =>
+            {
+                FileRead::Missing
+            }
             Err(LogError::NotRetained { first, .. }) => {
                 self.reader = None;
-                if first.is_none() { FileRead::Missing } else { FileRead::Deleted }
+                match wanted >= first.0 || first.is_none() {
+                    // The reader's own place was removed, the record was not: opened anew.
+                    true => FileRead::Missing,
+                    false => FileRead::Deleted,
+                }
             }
             Err(error) => {
                 self.reader = None;
@@ -144,5 +152,56 @@ impl EventFiles {
             }
             None => Ok(FileRead::Missing),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use weir_types::{Epoch, Nanos};
+
+    use super::*;
+
+    /// Files whose first reader stands where its segment was removed.
+    struct Files {
+        at: Position,
+        is_lost: bool,
+    }
+
+    impl Entries for Files {
+        fn next_position(&self) -> Position {
+            self.at
+        }
+
+        fn seek(&mut self, to: Position) -> Result<(), LogError> {
+            self.at = to;
+            Ok(())
+        }
+
+        fn next_entry(&mut self) -> Result<Option<Entry<'_>>, LogError> {
+            let position = self.at;
+            if self.is_lost {
+                let last = Position(51);
+                return Err(LogError::NotRetained { wanted: position, first: position, last });
+            }
+            self.at = position.next();
+            let (log_time, epoch) = (Nanos(1), Epoch(1));
+            Ok(Some(Entry { position, log_time, epoch, ends_batch: true, bytes: b"record" }))
+        }
+    }
+
+    #[test]
+    fn a_reader_whose_place_was_removed_is_opened_anew() {
+        let is_lost = AtomicBool::new(true);
+        let open = OpenFiles(Arc::new(move |at| {
+            let files: Box<dyn Entries> =
+                Box::new(Files { at, is_lost: is_lost.swap(false, Ordering::Relaxed) });
+            Ok(files)
+        }));
+        let (mut files, mut record) = (EventFiles::new(open), Vec::new());
+        assert_eq!(files.read_at(27, &mut record), FileRead::Missing);
+        assert_eq!(files.read_at(27, &mut record), FileRead::Found);
+        assert_eq!(record, b"record");
     }
 }
