@@ -148,35 +148,20 @@ pub(super) fn named_by(request: &Request) -> Option<ReservedName> {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{GroupId, Nanos, PartitionId, Phase, Price, Qty};
     use weir_wire::reference::{DefineFirm, NEW};
 
     use super::*;
+    use crate::second_protocol::instrument_of;
 
     const CONTROL: usize = 0;
     const TRADING: usize = 1;
 
     fn request(request_no: u64, id: u32, symbol: &str, fields: u32) -> Request {
+        let symbol = Symbol::new(symbol).unwrap();
         Request::DefineInstrument(DefineInstrument {
             request_no: RequestNo(request_no),
-            symbol: Symbol::new(symbol).unwrap(),
-            tick_size: Price(1),
-            lot_size: Qty(1),
-            order_qty_max: Qty(1),
-            price_min: Price(1),
-            price_max: Price(1),
-            reference_price: Price(0),
-            volatility_call: Nanos(0),
-            static_collar: 0,
-            dynamic_collar: 0,
-            session_id: SessionId(1),
-            instrument_id: InstrumentId(id),
-            partition_id: PartitionId(1),
-            price_exponent: 0,
-            qty_exponent: 0,
-            phase: Phase::Continuous,
             fields,
-            group_id: GroupId::NONE,
+            ..instrument_of(InstrumentId(id), symbol)
         })
     }
 

@@ -119,27 +119,7 @@ fn definitions() -> Vec<Definition> {
             live_orders_max: 0,
             fields: 0,
         }),
-        Definition::DefineInstrument(DefineInstrument {
-            request_no,
-            symbol: name,
-            tick_size: Price(1),
-            lot_size: Qty(10),
-            order_qty_max: Qty(100_000),
-            price_min: Price(1),
-            price_max: Price(10_000),
-            reference_price: Price(0),
-            volatility_call: Nanos(0),
-            static_collar: 0,
-            dynamic_collar: 0,
-            session_id: operator,
-            instrument_id: InstrumentId(1),
-            partition_id: HERE,
-            price_exponent: -2,
-            qty_exponent: 0,
-            phase: Phase::Continuous,
-            fields: 0,
-            group_id: GroupId::NONE,
-        }),
+        Definition::DefineInstrument(instrument_of(InstrumentId(1), name)),
         Definition::DefineSession(definition_of(SESSION, KEY_BYTE)),
         Definition::DefineSession(definition_of(OTHER_SESSION, KEY_BYTE)),
     ]
@@ -160,6 +140,31 @@ pub(crate) fn definition_of(defined_session_id: SessionId, key_byte: u8) -> Defi
         credential_kind: CredentialKind::ApiKey,
         live_orders_max: 0,
         fields: 0,
+    }
+}
+
+/// Returns the definition of an instrument of the trading partition.
+pub(crate) fn instrument_of(instrument_id: InstrumentId, symbol: Symbol) -> DefineInstrument {
+    DefineInstrument {
+        request_no: RequestNo::NONE,
+        symbol,
+        tick_size: Price(1),
+        lot_size: Qty(10),
+        order_qty_max: Qty(100_000),
+        price_min: Price(1),
+        price_max: Price(10_000),
+        reference_price: Price(0),
+        volatility_call: Nanos(0),
+        static_collar: 0,
+        dynamic_collar: 0,
+        session_id: SessionId(1),
+        instrument_id,
+        partition_id: HERE,
+        price_exponent: -2,
+        qty_exponent: 0,
+        phase: Phase::Continuous,
+        fields: 0,
+        group_id: GroupId::NONE,
     }
 }
 

@@ -102,18 +102,11 @@ impl EventFiles {
                 found
             }
             // A record behind the end leaves the reader there: it need not look for the end again.
-            Err(LogError::NotRetained { first, last, .. })
-                if wanted >= first.0 && wanted > last.0 =>
-            {
-                FileRead::Missing
-            }
+            Err(LogError::NotRetained { last, .. }) if wanted > last.0 => FileRead::Missing,
             Err(LogError::NotRetained { first, .. }) => {
                 self.reader = None;
-                match wanted >= first.0 || first.is_none() {
-                    // The reader's own place was removed, the record was not: opened anew.
-                    true => FileRead::Missing,
-                    false => FileRead::Deleted,
-                }
+                // The place of the reader may be removed and the record not: it is opened anew.
+                if wanted >= first.0 { FileRead::Missing } else { FileRead::Deleted }
             }
             Err(error) => {
                 self.reader = None;

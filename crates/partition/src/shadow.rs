@@ -210,6 +210,18 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         }
     }
 
+    /// Writes events, the first `written` of which are in the files, if event `wanted` is among the
+    /// others that the event log was given: a reader waits for it.
+    ///
+    /// # Errors
+    /// As [`Shadow::write_events`].
+    pub fn write_wanted(&mut self, wanted: u64, written: u64) -> Result<(), ShadowError> {
+        if wanted > written && self.event_count() >= wanted {
+            self.write_events()?;
+        }
+        Ok(())
+    }
+
     /// Opens the command log again before the next command, after an error.
     pub fn reopen(&mut self) {
         self.reader = None;

@@ -201,7 +201,7 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
         // First, for it must hurry too when what follows fails.
         self.hurry_as_needed(committed.0.saturating_sub(self.shadow.position().0));
         let applied = self.shadow.follow(committed, APPLY_MAX, now)?;
-        self.write_wanted()?;
+        self.shadow.write_wanted(self.tail.wanted_in_files(), self.written)?;
         self.tell_written();
         let position = self.shadow.position().0;
         let is_due = position >= self.snapshot_at && now >= self.snapshot_due;
@@ -283,15 +283,6 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             );
         }
         self.is_losing = *lost_bytes > 0 || (self.is_losing && *waiting_bytes > 0);
-    }
-
-    /// Writes events at once that a reader waits for and that the event log has in memory.
-    fn write_wanted(&mut self) -> Result<(), ShadowError> {
-        let wanted = self.tail.wanted_in_files();
-        if wanted > self.written && self.shadow.event_count() >= wanted {
-            self.shadow.write_events()?;
-        }
-        Ok(())
     }
 
     /// Takes a snapshot. One that cannot be written is tried again, and events are written

@@ -417,18 +417,10 @@ impl Process {
         let synced = self.figures.counters.synced.load(Ordering::Relaxed);
         self.shadow.note_synced(Position(synced));
         let followed = self.shadow.follow(committed, FOLLOW_MAX, now);
-        let kept = followed.and_then(|_| self.write_wanted());
+        let wanted = self.tail_handle.wanted_in_files();
+        let kept = followed.and_then(|_| self.shadow.write_wanted(wanted, self.written));
         self.tell_written();
         self.survive(kept).map(|_| ())
-    }
-
-    /// Writes events that a reader waits for, as the node's shadow does.
-    fn write_wanted(&mut self) -> Result<(), ShadowError> {
-        let wanted = self.tail_handle.wanted_in_files();
-        if wanted > self.written && self.shadow.event_count() >= wanted {
-            self.shadow.write_events()?;
-        }
-        Ok(())
     }
 
     fn tell_written(&mut self) {

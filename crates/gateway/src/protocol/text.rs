@@ -19,9 +19,9 @@ use std::io::Write as _;
 use std::str::{FromStr, SplitAsciiWhitespace};
 
 use weir_types::{
-    AccountId, ClOrdId, Epoch, EventNo, ExecInst, FirmId, GroupId, InstrumentId, Nanos, OrdType,
-    OrderId, PartitionId, Phase, Price, Qty, Reason, RequestNo, SelfTradePrevention, SessionId,
-    Side, Switch, Symbol, TimeInForce,
+    AccountId, ClOrdId, Epoch, EventNo, ExecInst, FirmId, InstrumentId, Nanos, OrdType, OrderId,
+    PartitionId, Price, Qty, Reason, RequestNo, SelfTradePrevention, SessionId, Side, Switch,
+    Symbol, TimeInForce,
 };
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::order_entry::{CancelOrder, NewOrder};
@@ -30,6 +30,7 @@ use weir_wire::session::{ApiKey, Logon, ResumePoint};
 use weir_wire::{Event, PlainEvent, Request};
 
 use super::{Answer, EventRecord, Inbound, InputState, Refusal, ResumePoints, Tokens};
+use crate::second_protocol::instrument_of;
 
 /// The longest line in bytes, with its end.
 const LINE_LEN_MAX: usize = 256;
@@ -163,29 +164,13 @@ fn cancel(session_id: SessionId, words: &mut SplitAsciiWhitespace<'_>) -> Option
     })
 }
 
-/// Returns a change of an instrument's symbol, in partition 1.
+/// Returns a change of an instrument's symbol.
 fn rename(session_id: SessionId, words: &mut SplitAsciiWhitespace<'_>) -> Option<DefineInstrument> {
-    Some(DefineInstrument {
-        request_no: RequestNo(number(words)?),
-        instrument_id: InstrumentId(number(words)?),
-        symbol: Symbol::new(words.next()?)?,
-        fields: field_bit::<DefineInstrument>("symbol"),
-        session_id,
-        partition_id: PartitionId(1),
-        tick_size: Price(1),
-        lot_size: Qty(1),
-        order_qty_max: Qty(1),
-        price_min: Price(1),
-        price_max: Price(1),
-        reference_price: Price(0),
-        volatility_call: Nanos(0),
-        static_collar: 0,
-        dynamic_collar: 0,
-        price_exponent: 0,
-        qty_exponent: 0,
-        phase: Phase::Continuous,
-        group_id: GroupId::NONE,
-    })
+    let request_no = RequestNo(number(words)?);
+    let id = InstrumentId(number(words)?);
+    let symbol = Symbol::new(words.next()?)?;
+    let fields = field_bit::<DefineInstrument>("symbol");
+    Some(DefineInstrument { request_no, fields, session_id, ..instrument_of(id, symbol) })
 }
 
 /// Reads a resume point: partition, event and epoch between colons.

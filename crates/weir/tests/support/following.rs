@@ -143,16 +143,17 @@ impl Following {
         orders.iter().map(|(id, row)| (*id, OrderState::of_row(row))).collect()
     }
 
-    /// Follows until the known orders equal `wanted`. As long as rows come it is not hung, however
-    /// many there are, and they are compared when none does: that takes a second for a million.
+    /// Follows until the known orders equal `wanted`. They are compared when no rows come: that
+    /// takes a second for a million, and after each message it would take longer than they do.
     pub fn until(&mut self, wanted: &BTreeMap<OrderId, OrderState>) {
-        let (mut progress_at, mut row_count) = (Instant::now(), self.row_count);
+        let (begun, mut row_count) = (Instant::now(), self.row_count);
         loop {
-            if self.row_count != row_count {
-                (progress_at, row_count) = (Instant::now(), self.row_count);
-            } else if self.follower.orders().len() == wanted.len() && self.states() == *wanted {
+            let is_still = std::mem::replace(&mut row_count, self.row_count) == self.row_count;
+            let has_all = is_still && self.follower.orders().len() == wanted.len();
+            if has_all && self.states() == *wanted {
                 return;
-            } else if progress_at.elapsed() > HANG {
+            }
+            if begun.elapsed() > HANG {
                 let known = self.states();
                 let wrong = wanted.iter().filter(|(id, state)| known.get(id) != Some(state));
                 let first = wrong.map(|(id, state)| (state, known.get(id))).next();
