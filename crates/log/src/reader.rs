@@ -16,7 +16,7 @@ use crate::batch::split_entry;
 use crate::error::LogError;
 use crate::frame::{Decoded, FRAME_HEADER, Fault, FrameHeader, FrameKind, decode_frame};
 use crate::recovery::sound_header;
-use crate::segment::{NUMBER_MAX, SEGMENT_HEADER, SegmentHeader, SegmentKind};
+use crate::segment::{EpochEnd, NUMBER_MAX, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
 /// The number of bytes to read ahead.
 const READ_AHEAD: usize = 256 * 1024;
@@ -181,9 +181,8 @@ impl<D: Disk> LogReader<D> {
     /// seek again before reading.
     pub fn seek(&mut self, to: Position) -> Result<(), LogError> {
         match self.seek_from_nearest(to) {
-            // The nearest place was removed with its segment, `to` was not. A mark may have been
-            // between that place and the first retained entry, and no entry.
-            Err(LogError::NotRetained { wanted, first, .. }) if wanted <= first && first <= to => {
+            // The nearest place was removed with its segment, `to` was not.
+            Err(LogError::NotRetained { wanted, first, .. }) if wanted < first && first <= to => {
                 self.seek_from_oldest(to)
             }
             sought => sought,
@@ -370,6 +369,18 @@ impl<D: Disk> LogReader<D> {
         Ok(())
     }
 
+    /// True if nothing but marks lies between what was read and a segment, and what was read is not
+    /// lost: a mark has no entries, so the segment begins at the reader's position.
+    fn lacks_only_marks_before(&self, header: &SegmentHeader) -> bool {
+        let epoch = self.current.map_or(self.header.epoch, |frame| frame.epoch);
+        let is_left =
+            |end: &EpochEnd| end.epoch < epoch || end.last_valid.next() >= self.position_next;
+        header.log_id == self.header.log_id
+            && header.first_position == self.position_next
+            && header.first_frame > self.frame_next
+            && header.ended.iter().all(is_left)
+    }
+
     /// Moves to the segment after this one. `fault` is the fault at the place of this segment's
     /// next frame.
     ///
@@ -378,6 +389,7 @@ impl<D: Disk> LogReader<D> {
     /// | none                      | any          | any      | the end of the log                 |
     /// | removed when it is opened | removed      | any      | look again: segments go in order   |
     /// | continues from here       | any          | any      | enter it                           |
+    /// | begins here behind marks  | removed      | any      | enter it                           |
     /// | begins later              | removed      | any      | error: not retained                |
     /// | begins later              | listed       | no       | look again: frames were added      |
     /// | begins later              | listed       | yes      | error: damaged, since all frames   |
@@ -393,10 +405,12 @@ impl<D: Disk> LogReader<D> {
         let Some((file, header)) = open_listed(&mut self.disk, self.kind, name)? else {
             return Ok(NextSegment::LookAgain);
         };
-        if header.first_frame == self.frame_next && header.link == self.link {
+        let follows = header.first_frame == self.frame_next && header.link == self.link;
+        if follows || !names.contains(&self.name) && self.lacks_only_marks_before(&header) {
             self.disk.close(self.file);
             self.file = file;
             self.name.clone_from(name);
+            (self.frame_next, self.link) = (header.first_frame, header.link);
             self.header = header;
             self.offset = SEGMENT_HEADER as u64;
             self.buf_at = 0;
@@ -636,6 +650,7 @@ mod tests {
         let zeros = reader.disk.create("zeros").unwrap();
         reader.disk.close(std::mem::replace(&mut reader.file, zeros));
         reader.buf.clear();
+        assert_eq!(reader.next_entry().unwrap().map(|entry| entry.position), Some(at));
         for to in [Position(at.0 + 20), at] {
             reader.seek(to).unwrap();
             assert_eq!(reader.next_entry().unwrap().map(|entry| entry.position), Some(to));
