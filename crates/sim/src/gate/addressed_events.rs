@@ -81,6 +81,9 @@ pub struct AddressedEvents {
     /// True if the node began with all events, or with a checkpoint of a life that did: it can tell
     /// what a client of an ended epoch has received that is lost.
     pub is_past_known: bool,
+    /// The oldest command of whose events a node that cannot tell was left one, or a later one. It
+    /// can tell of epochs that are left up to there.
+    pub known_from: Position,
     /// Orders cancelled because their session was lost.
     pub lost_orders: u64,
 }
@@ -227,6 +230,30 @@ impl AddressedEvents {
         Ok(gone.into_iter().map(|(owner, report)| (owner, report.clone())).collect())
     }
 
+    /// True if the node may be unable to tell what a client has received that is lost, when the
+    /// client names `epoch`.
+    #[must_use]
+    pub fn may_be_unknown(&self, epoch: Epoch) -> bool {
+        let is_its = self.ended.iter().any(|end| end.epoch == epoch);
+        let left = self.left_of(epoch).filter(|_| is_its);
+        !self.is_past_known && left.is_none_or(|left| left < self.known_from)
+    }
+
+    /// The last position that is left of an epoch; `None` if it did not end.
+    fn left_of(&self, epoch: Epoch) -> Option<Position> {
+        let later = self.ended.iter().filter(|end| end.epoch >= epoch);
+        later.map(|end| end.last_valid).min()
+    }
+
+    /// The node begins behind its past and cannot tell: of what it was left, notes the beginning.
+    pub fn begins_unknown(&mut self, first_record: u64) {
+        let of_session = |reports: &Window<Report>| {
+            reports.kept().iter().find(|report| report.record >= first_record).map(|r| r.position)
+        };
+        let from = self.sessions.values().filter_map(of_session).min();
+        self.known_from = self.known_from.max(from.unwrap_or(Position(u64::MAX)));
+    }
+
     /// The first lost event of a client that has received the first `count` events of a session and
     /// names `epoch`; `None` if all of them are left.
     #[must_use]
@@ -237,8 +264,7 @@ impl AddressedEvents {
         if !self.ended.iter().any(|end| end.epoch == epoch) {
             return Some(EventNo(1));
         }
-        let later = self.ended.iter().filter(|end| end.epoch >= epoch);
-        let left = later.map(|end| end.last_valid).min()?;
+        let left = self.left_of(epoch)?;
         // Those that are forgotten are before each loss that a client has not been told of.
         let reports = self.of(session_id);
         let later = reports.kept().iter().take_while(|report| report.position <= left);

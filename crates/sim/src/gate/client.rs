@@ -600,7 +600,8 @@ impl Client {
             } => {
                 tally.other_histories += 1;
                 // Where the events that would tell are gone, no event is confirmed.
-                let is_unknown = !told.is_past_known && other_from == oldest_event_no;
+                let named = self.session.epoch(HERE);
+                let is_unknown = told.may_be_unknown(named) && other_from == oldest_event_no;
                 if is_unknown {
                     self.received.truncate(self.received.begin());
                 } else {

@@ -91,6 +91,8 @@ impl CopyReader {
         told: &AddressedEvents,
         out: &mut Vec<u8>,
     ) -> Result<(), Violation> {
+        let point = self.copies.points().into_iter().find(|point| point.partition_id == HERE);
+        let named = point.map_or(Epoch::NONE, |point| point.epoch);
         match self.copies.on_state(state) {
             Ok(CopyOutcome::AskAgain(_)) => self.ask(out),
             Ok(CopyOutcome::NotOurs) => {}
@@ -115,7 +117,7 @@ impl CopyReader {
             }) => {
                 self.other_histories += 1;
                 // Where the copies that would tell are gone, none is confirmed.
-                let is_unknown = !told.is_past_known && next_copy_no == state.oldest_copy_no;
+                let is_unknown = told.may_be_unknown(named) && next_copy_no == state.oldest_copy_no;
                 self.keep_before(if is_unknown { CopyNo(1) } else { next_copy_no });
                 let point = CopyPoint {
                     partition_id: HERE,

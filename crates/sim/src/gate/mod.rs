@@ -440,10 +440,11 @@ impl Gate {
         let checkpoints = node.checkpoints();
         // A checkpoint of a life that could not tell cannot either.
         let has_known_beginning =
-            checkpoints.is_beginning() && checkpoints.began_with() < self.past_unknown_from;
+            checkpoints.is_beginning() && checkpoints.began_with() + 1 < self.past_unknown_from;
         self.told.is_past_known = start.first_record == 1 || has_known_beginning;
         if !self.told.is_past_known {
             self.past_unknown_from = self.past_unknown_from.min(start.first_record);
+            self.told.begins_unknown(start.first_record);
         }
         let taken_in = checkpoints.events_from(start.first_record);
         self.node = Some(node);
