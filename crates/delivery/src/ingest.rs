@@ -260,8 +260,7 @@ impl OrderStore {
         self.keep_for_capture(slot);
         self.count_out(slot);
         let meta = self.metas.get_mut(slot);
-        meta.advance(change.change_id);
-        meta.standing = change.standing;
+        meta.advance(change.change_id, change.standing);
         let (old, out) = (core::mem::replace(&mut meta.keys, change.keys), meta.hash);
         self.set_row(slot, change.block, change.attributes);
         let rehash = Rehash { out, into: self.metas.get(slot).hash };
@@ -302,11 +301,11 @@ impl OrderStore {
     /// longer.
     fn succeed(&mut self, end: u32, change: &Change<'_>) {
         let (end, order_id) = (*self.metas.get(end), self.row(end).order_id());
-        // The end stands for the changes before it.
-        let meta = SlotMeta {
-            first: end.first,
-            ..SlotMeta::new(change.change_id, change.keys, change.standing)
-        };
+        let mut meta = SlotMeta::new(change.change_id, change.keys, change.standing);
+        if !end.begins_with(change.standing) {
+            // The end stands for the changes before it.
+            meta.first = end.first;
+        }
         let slot = self.take_slot(meta, change.block, change.attributes);
         self.records.replace(change.change_id.rec, slot);
         let hash = self.metas.get(slot).hash;

@@ -34,5 +34,18 @@ weir_plant::plants! {
         TokensHonoured,
         /// After a failure of the store, the highest record number so far is forgotten.
         HighestForgotten,
+        /// The opening after a failure of the store is kept with its valid place.
+        FailureNotKept,
+        /// A full resend may give any record's number to another order.
+        NumbersGivenAway,
+        /// The deletion of a record sets its number free.
+        NumbersOfDeletedFree,
+        /// The numbers of a history that is void are never free.
+        VoidNumbersKept,
+        /// A number that came to another order stays free.
+        NumbersStayFree,
+        /// Voiding that goes on after a start, or for another epoch, takes its cursor for the last
+        /// valid place.
+        ValidPlaceForgotten,
     }
 }

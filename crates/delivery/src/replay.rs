@@ -12,8 +12,9 @@
 //! The zero was once the number of rows of the next batch that the store had taken. A state with
 //! another number is not read: the log has the batch, if it was ever complete.
 //!
-//! The place of a resend that is due is the one behind which ends of orders are void and still in
-//! the store. States from before this rule have the start there, so that all ends count as void.
+//! The place of a resend that is due is the one behind which void changes are still to be voided in
+//! the store, and `seq` and cursor are the last valid place. States from before these rules have
+//! the start in both, so that all changes count as void.
 //!
 //! A place is `seq` u64 and `rec` u64; all numbers are little-endian.
 //!
@@ -28,6 +29,7 @@ use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceBatch};
 use weir_wire::rows::Rows;
 
 use crate::ahead::{GROUP_LEN, RawRow};
+use crate::resend::Void;
 use crate::snapshot::{Payload, put_change_id};
 use crate::store::OrderStore;
 use crate::stream::{
@@ -73,7 +75,7 @@ impl SourceStream {
         let (code, change_id, seq, cursor) = match self.resend {
             Resend::None => (if self.is_log { LOG } else { 0 }, ChangeId::START, Seq(0), Rec(0)),
             Resend::Needed => (NEEDED, ChangeId::START, Seq(0), Rec(0)),
-            Resend::Voiding(after) => (1, after, Seq(0), Rec(0)),
+            Resend::Voiding(Void { valid_to, cursor }) => (1, cursor, valid_to.seq, valid_to.rec),
             Resend::Due => (1, NOTHING_VOID, Seq(0), Rec(0)),
             Resend::Running(before) => (2, before, Seq(0), Rec(0)),
             Resend::Sweeping { before, seq, cursor } => (3, before, seq, cursor),
@@ -103,7 +105,7 @@ impl SourceStream {
         let resend = match code {
             0 | LOG => Resend::None,
             1 if before == NOTHING_VOID => Resend::Due,
-            1 => Resend::Voiding(before),
+            1 => Resend::Voiding(Void { valid_to: ChangeId::new(seq, cursor), cursor: before }),
             2 => Resend::Running(before),
             3 => Resend::Sweeping { before, seq, cursor },
             NEEDED => Resend::Needed,

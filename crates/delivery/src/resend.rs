@@ -7,11 +7,34 @@ use weir_wire::delivery::RowFlags;
 
 use crate::filter::Filter;
 use crate::index::FilterRing;
-use crate::row::{SlotState, row_len, write_row};
+use crate::plant::{self, Plant};
+use crate::row::{SlotMeta, SlotState, row_len, write_row};
 use crate::store::OrderStore;
 
 /// The most ended epochs whose tokens are honoured; tokens of older ones get RESYNC.
 const PAST_EPOCHS_MAX: usize = 1_024;
+
+/// Changes that an epoch voids, and how far the store has voided them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Void {
+    /// The last valid place; the start if none is.
+    pub(crate) valid_to: ChangeId,
+    /// The entries up to here are done.
+    pub(crate) cursor: ChangeId,
+}
+
+impl Void {
+    /// Returns the changes after a place, none of them voided yet.
+    pub(crate) fn after(valid_to: ChangeId) -> Void {
+        Void { valid_to, cursor: valid_to }
+    }
+
+    /// Returns this with the changes that another epoch voids.
+    pub(crate) fn and(self, other: Void) -> Void {
+        let valid_to = self.valid_to.min(other.valid_to);
+        Void { valid_to, cursor: self.cursor.min(other.cursor) }
+    }
+}
 
 impl OrderStore {
     /// Starts `epoch` of the source: its changes after `valid_to` in earlier epochs are void, and
@@ -25,37 +48,46 @@ impl OrderStore {
         self.epochs.keep_newest(PAST_EPOCHS_MAX);
     }
 
-    /// Makes tombstones of the ends after `after`, which are void, in the order of their places.
-    /// Visits `entries_max` entries, and returns the place that it came to if there are more.
+    /// Goes on voiding the changes after a place, in the order of their places: makes tombstones of
+    /// the ends, and disowns the records all of whose changes are void. Visits `entries_max`
+    /// entries, and returns where it came to if there are more.
     ///
     /// A void end is in no history that a reader may be told of. Its place is still that at which
     /// stores that had discarded the order have their floor, so the tombstone stays there: a reader
     /// before it that has the order live is told by each store, or refused.
-    pub(crate) fn void_ends_after(
-        &mut self,
-        after: ChangeId,
-        entries_max: u32,
-    ) -> Option<ChangeId> {
+    pub(crate) fn void_changes(&mut self, void: Void, entries_max: u32) -> Option<Void> {
         let FilterRing::Ring { ring, .. } = self.index.find(&Filter::ALL) else { return None };
-        let mut position = self.index.position_after(ring, after);
-        let (mut last, mut count) = (after, 0);
+        let mut position = self.index.position_after(ring, void.cursor);
+        let (mut cursor, mut count) = (void.cursor, 0);
         while let Some((at, entry)) = self.index.next_live(ring, position) {
-            if count >= entries_max && entry.change_id > last {
-                return Some(last);
+            if count >= entries_max && entry.change_id > cursor {
+                return Some(match plant::is(Plant::ValidPlaceForgotten) {
+                    true => Void::after(cursor),
+                    false => Void { cursor, ..void },
+                });
             }
-            self.void_end(entry.slot);
-            (last, position) = (entry.change_id, at + 1);
+            self.void_change(entry.slot, void.valid_to);
+            (cursor, position) = (entry.change_id, at + 1);
             count += 1;
         }
         None
     }
 
-    /// Makes a tombstone of an end, in its place. It needs no memory.
-    fn void_end(&mut self, slot: u32) {
+    fn void_change(&mut self, slot: u32, valid_to: ChangeId) {
         let meta = *self.metas.get(slot);
-        if meta.standing != SlotState::Ended {
-            return;
+        if meta.standing == SlotState::Ended {
+            self.void_end(slot, &meta);
         }
+        // A record that this store may have had before begins at the start.
+        let is_disowned = meta.first > valid_to || valid_to == ChangeId::START;
+        if is_disowned && meta.standing != SlotState::Leave && !plant::is(Plant::VoidNumbersKept) {
+            self.keep_for_capture(slot);
+            self.metas.get_mut(slot).disown();
+        }
+    }
+
+    /// Makes a tombstone of an end, in its place. It needs no memory.
+    fn void_end(&mut self, slot: u32, meta: &SlotMeta) {
         self.keep_for_capture(slot);
         let order_id = self.row(slot).order_id();
         let block = self.mark_row.of(meta.change_id, order_id, RowFlags::TOMBSTONE);
@@ -74,13 +106,14 @@ impl OrderStore {
         self.records.can_hold_after(rec, highest)
     }
 
-    /// Returns the order identifier of a record; `None` if the record never existed, is below the
-    /// floor, or was deleted at or before `forgotten`: its number may then belong to another order.
-    pub(crate) fn order_id_of(&self, rec: Rec, forgotten: ChangeId) -> Option<OrderId> {
+    /// Returns the order to which a record's number belongs, even if it is deleted; `None` if the
+    /// record never existed, is below the floor, or is disowned.
+    pub(crate) fn order_id_of(&self, rec: Rec) -> Option<OrderId> {
         let slot = self.records.get(rec)?;
         let meta = self.metas.get(slot);
-        let is_forgotten = meta.standing == SlotState::Tombstone && meta.change_id <= forgotten;
-        (!is_forgotten).then(|| self.row(slot).order_id())
+        let is_free = meta.is_disowned()
+            || meta.standing == SlotState::Tombstone && plant::is(Plant::NumbersOfDeletedFree);
+        (!is_free).then(|| self.row(slot).order_id())
     }
 
     /// Returns the first record at or after `rec`, the place of its last change, and whether it was

@@ -245,7 +245,8 @@ impl Restore {
         };
         checked.map_err(|number| RestoreError::Number { chunk, number })?;
         let is_change_id = ChangeId::new(row.seq, row.rec) == meta.change_id && !row.rec.is_none();
-        if !is_change_id || meta.change_id > self.store.head || meta.first > meta.change_id {
+        let is_first_late = meta.first > meta.change_id && !meta.is_disowned();
+        if !is_change_id || meta.change_id > self.store.head || is_first_late {
             return Err(self.entry("a place"));
         }
         if meta.change_count == 0 {

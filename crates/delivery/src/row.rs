@@ -6,7 +6,7 @@
 
 use weir_types::{
     AccountId, ChangeId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus,
-    OrdType, OrderId, PartitionId, Price, Qty, Reason, Rec, SessionId, Side, TimeInForce,
+    OrdType, OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side, TimeInForce,
 };
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags, row_offset_of};
@@ -14,6 +14,7 @@ use weir_wire::event::OrderEvent;
 
 use crate::filter::Keys;
 use crate::heap::Block;
+use crate::plant::{self, Plant};
 
 /// Bytes of a row's fixed fields.
 pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
@@ -216,6 +217,9 @@ impl SlotState {
     }
 }
 
+/// The first place of a record that is disowned: behind each place that a reader can have.
+const DISOWNED: ChangeId = ChangeId { seq: Seq(u64::MAX), rec: Rec(u64::MAX) };
+
 /// The number of changes before the latest whose distances are remembered.
 pub(crate) const HISTORY_LEN: usize = 7;
 
@@ -223,7 +227,7 @@ pub(crate) const HISTORY_LEN: usize = 7;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotMeta {
     pub(crate) change_id: ChangeId,
-    /// The place of the record's first change.
+    /// The place of the record's first change; behind all places if all of its changes are void.
     pub(crate) first: ChangeId,
     /// The record's keys; for a mark, those before the change.
     pub(crate) keys: Keys,
@@ -272,9 +276,30 @@ impl SlotMeta {
         SlotMeta { change_id, first: change_id, keys, standing, change_count: 1, ..SlotMeta::FREE }
     }
 
-    /// Moves to a later change.
+    /// Records that all changes of the record are void: no reader whose token is honoured knows it.
+    pub(crate) fn disown(&mut self) {
+        self.first = DISOWNED;
+    }
+
+    /// True when all changes of the record are void.
+    pub(crate) fn is_disowned(&self) -> bool {
+        self.first == DISOWNED
+    }
+
+    /// True when a change is the first one of its record: one that is disowned begins anew, unless
+    /// the change deletes it.
+    pub(crate) fn begins_with(&self, standing: SlotState) -> bool {
+        self.is_disowned() && standing != SlotState::Tombstone && !plant::is(Plant::NumbersStayFree)
+    }
+
+    /// Moves to a later change, after which the slot has this standing.
     #[inline]
-    pub(crate) fn advance(&mut self, change_id: ChangeId) {
+    pub(crate) fn advance(&mut self, change_id: ChangeId, standing: SlotState) {
+        if self.begins_with(standing) {
+            (self.first, self.change_count, self.history) = (change_id, 0, [0; HISTORY_LEN]);
+            self.change_id = change_id;
+        }
+        self.standing = standing;
         let distance = change_id.seq.0 - self.change_id.seq.0;
         self.history.copy_within(..HISTORY_LEN - 1, 1);
         self.history[0] = u32::try_from(distance).unwrap_or(u32::MAX);

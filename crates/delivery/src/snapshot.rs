@@ -18,8 +18,9 @@
 //! keys      each: kind u8, value u64, floor
 //! end       slots u64, keys u64, chain u64: XXH3-64 of each chunk before, seeded by the one before
 //! ```
-//! A place is `seq` u64 and `rec` u64, keys are firm, account and instrument, u32 each. All numbers
-//! are little-endian. Chunks come in the order of their numbers: one head, slots, keys, one end.
+//! A place is `seq` u64 and `rec` u64, keys are firm, account and instrument, u32 each. The first
+//! place of a record all of whose changes are void is twice the highest number. All numbers are
+//! little-endian. Chunks come in the order of their numbers: one head, slots, keys, one end.
 //! Versions 1 and 2 are read too: their heads lack the log, and that of version 1 the highest
 //! record number.
 //!

@@ -26,8 +26,8 @@
 //! a failed epoch  | higher      | yes         | -                | opened at batch 1; no earlier
 //!                 |             |             |                  | token is honoured
 //! ```
-//! A failure while the node runs is no entry of the log: a start that replays the log honours
-//! tokens of the failed epoch again. It has the rows that they stand for.
+//! A failure while the node runs is no entry of the log. The opening that follows it is kept
+//! without its valid place, so that a start that replays the log honours the same tokens.
 //!
 //! The last valid place is given for an epoch, because a store that missed later epochs cannot know
 //! the changes that they voided.
@@ -65,6 +65,7 @@ use crate::ingest::{IngestError, IngestOutcome};
 use crate::new_orders::NewOrders;
 use crate::plant::{self, Plant};
 use crate::repeats::{Repeats, hash_of};
+use crate::resend::Void;
 use crate::store::{OrderStore, StoreConfig};
 
 /// The interval at which a gap is reported again while the missing batch has not come.
@@ -129,9 +130,8 @@ pub(crate) enum Resend {
     None,
     /// The store failed, and is empty: one is needed, in a later epoch.
     Needed,
-    /// The changes after this place are void, and the ends among them become tombstones before it
-    /// is due.
-    Voiding(ChangeId),
+    /// Changes are void, and the store voids them before it is due.
+    Voiding(Void),
     /// The next batch begins it.
     Due,
     /// It runs: records at or before this place that do not come again are deleted at its end.
@@ -368,11 +368,11 @@ impl SourceStream {
 
     /// Returns the state before a full resend that replaces the changes after `valid_to`.
     fn due_after(&self, valid_to: ChangeId, store: &OrderStore) -> Resend {
-        let valid_to = match self.resend {
-            Resend::Voiding(after) => after.min(valid_to),
-            _ => valid_to,
+        let void = match self.resend {
+            Resend::Voiding(void) => void.and(Void::after(valid_to)),
+            _ => Void::after(valid_to),
         };
-        if valid_to < store.head() { Resend::Voiding(valid_to) } else { Resend::Due }
+        if void.cursor < store.head() { Resend::Voiding(void) } else { Resend::Due }
     }
 
     /// Returns the last valid place of the store's epoch; the start if the opening gives it for
@@ -382,6 +382,17 @@ impl SourceStream {
         match open.valid_epoch == self.epoch && !has_failed {
             true => ChangeId::new(open.valid_seq, open.valid_rec),
             false => ChangeId::START,
+        }
+    }
+
+    /// Returns an opening as the entry of it, before it is carried out. After a failure of the
+    /// store it has no valid place: a start has the rows from before the failure, and would honour
+    /// the tokens that the store does not.
+    #[must_use]
+    pub fn entry_of(&self, open: &OpenSource) -> OpenSource {
+        match self.has_failed() && !plant::is(Plant::FailureNotKept) {
+            true => OpenSource { valid_epoch: Epoch::NONE, ..*open },
+            false => *open,
         }
     }
 
@@ -594,11 +605,11 @@ impl SourceStream {
                     highest = highest.max(row.rec);
                 }
             }
-            // A full resend may give an order a record number that the voided history had used.
-            if runs || self.is_replay() {
+            // Stores have discarded different records, so a replay cannot judge.
+            if self.is_replay() || runs && plant::is(Plant::NumbersGivenAway) {
                 continue;
             }
-            let known = store.order_id_of(row.rec, self.above);
+            let known = store.order_id_of(row.rec);
             if known.is_some_and(|order_id| order_id != row.order_id)
                 || known.is_none() && new_orders.is_other(&row)
             {
@@ -681,8 +692,9 @@ impl SourceStream {
     }
 
     /// Continues the work before or after a full resend, for at most `steps_max` records. Before
-    /// it, makes tombstones of ends that are void; after it, deletes the records that did not come
-    /// again. Returns the acknowledgement of the resend once all are checked.
+    /// it, makes tombstones of ends that are void, and disowns the records all of whose changes
+    /// are void: their numbers may then be given to other orders. After it, deletes the records
+    /// that did not come again. Returns the acknowledgement of the resend once all are checked.
     ///
     /// ```text
     /// a record that did not come again | after the resend
@@ -693,8 +705,8 @@ impl SourceStream {
     ///                                  | the epoch
     /// ```
     pub fn sweep(&mut self, steps_max: u32, store: &mut OrderStore) -> Option<SourceAck> {
-        if let Resend::Voiding(after) = self.resend {
-            let rest = store.void_ends_after(after, steps_max);
+        if let Resend::Voiding(void) = self.resend {
+            let rest = store.void_changes(void, steps_max);
             self.resend = rest.map_or(Resend::Due, Resend::Voiding);
             return None;
         }

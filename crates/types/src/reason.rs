@@ -246,8 +246,8 @@ reasons! {
     RowMalformed = 131, "a field of the row has a value without meaning";
     /// The attributes are longer than a row may carry.
     AttributesTooLong = 132, "the row's attributes are longer than 600 bytes";
-    /// The record has another `order_id` in this epoch.
-    OrderIdChanged = 133, "the record has another order id in this epoch";
+    /// The record's number belongs to another order.
+    OrderIdChanged = 133, "the record's number belongs to another order";
     /// More batches are unacknowledged than the window allows.
     WindowOverrun = 134, "more is without acknowledgement than the window allows";
     /// The batch has more rows than allowed.

@@ -3,7 +3,8 @@
 //! between. Nothing panics, a start takes each entry that was taken, and readers see rows of
 //! accepted batches alone.
 //!
-//! The model is the latest row of each record in the batches that were acknowledged.
+//! The model is the latest row of each record in the batches that were acknowledged. Store and
+//! readers are compared with it; readers know orders by their identifiers.
 //!
 //! `WEIR_LIE_SEEDS` sets the number of seeds.
 
@@ -28,7 +29,7 @@ use weir_wire::frame::put_frame;
 use weir_wire::ingest::{BatchFlags, OpenSource, SourceBatch};
 
 use crate::core::{Random, Record, SOURCE, rows_of};
-use crate::world::{SESSION, WINDOW, store};
+use crate::world::{Reader, SESSION, WINDOW, store};
 use crate::{offer, open_of, opened, record, refusal};
 
 fn seeds() -> u64 {
@@ -63,6 +64,8 @@ struct Lies {
     /// The rows of accepted batches, encoded.
     accepted: BTreeSet<Vec<u8>>,
     met: BTreeMap<Reason, u64>,
+    /// Of all orders, and of a firm's; they go on from where they are.
+    readers: Vec<Reader>,
     /// True when the store has a limit now and then, and removes ended orders early.
     is_limited: bool,
 }
@@ -94,6 +97,7 @@ impl Lies {
             resent: None,
             accepted: BTreeSet::new(),
             met: BTreeMap::new(),
+            readers: (0..2).map(|firm| Reader::of_firm(firm).of_whole_pages()).collect(),
             is_limited: seed % 2 == 1,
         }
     }
@@ -164,11 +168,12 @@ impl Lies {
             source_id: SOURCE,
             full_resend: if self.is_one_in(3) { Switch::Off } else { Switch::On },
         };
+        let kept = self.stream.entry_of(&open);
         match self.stream.open(&open, 1, &mut self.store) {
             Err(reject) => *self.met.entry(reject.reason).or_default() += 1,
             Ok(_) if u64::from(self.stream.epoch().0) != epoch => {
                 let mut entry = Vec::new();
-                put_frame(&open, &mut entry);
+                put_frame(&kept, &mut entry);
                 self.log.push(entry);
                 self.resent = None;
             }
@@ -343,7 +348,7 @@ impl Lies {
     }
 
     /// Checks the rows that a reader may get now.
-    fn check(&self) {
+    fn check(&mut self) {
         if !self.stream.is_whole() {
             return;
         }
@@ -363,6 +368,28 @@ impl Lies {
             let is_row = row.flags == RowFlags::default();
             assert!(!is_row || self.accepted.contains(&block_of(&row)), "{row:?} was refused");
         }
+        let mut new = Reader::of_firm(0).of_whole_pages();
+        self.check_reader(&mut new);
+        // One that reads seldom is told of more at once.
+        let index = self.random.below(8) as usize;
+        if index < self.readers.len() {
+            let mut reader = self.readers.swap_remove(index);
+            self.check_reader(&mut reader);
+            self.readers.push(reader);
+        }
+    }
+
+    /// Checks that a reader, which knows orders and no record numbers, has those of the model.
+    fn check_reader(&self, reader: &mut Reader) {
+        reader.read(&self.store);
+        // An end that the store had to discard may have no tombstone.
+        let is_judged = |row: &&OrderRow| !self.is_limited || row.ord_status.is_live();
+        let of_model = self.records.values().filter(|row| reader.is_of_firm(row.firm_id));
+        let want: BTreeMap<OrderId, OrderRow> =
+            of_model.filter(is_judged).map(|row| (row.order_id, *row)).collect();
+        let got: BTreeMap<OrderId, OrderRow> =
+            reader.mirror.values().filter(is_judged).map(|row| (row.order_id, *row)).collect();
+        assert_eq!(got, want, "a reader");
     }
 }
 
@@ -499,6 +526,63 @@ pub fn a_store_that_failed_asks_for_a_resend_in_a_later_epoch_and_honours_no_tok
     assert!(stream.is_whole());
     assert!(store.check(Epoch(1), token, &Filter::ALL).is_err());
     assert_eq!(store.live_count(), 2);
+}
+
+/// The core may give other orders the numbers of those that the store lost, since no token from
+/// before is honoured; a start, which has those orders again, does not know of the failure.
+#[test]
+pub fn a_start_honours_no_token_from_before_a_failure_and_the_resend_behind_it() {
+    let (mut stream, mut store) = (SourceStream::new(SOURCE, WINDOW), store());
+    let both = BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END);
+    let mut other = record(7, 2);
+    other.row.order_id = OrderId::new(SOURCE, Rec(99));
+    let mut log = Vec::new();
+    let mut token = ChangeId::START;
+    for (epoch, rows) in [(1, vec![record(5, 1), record(5, 2)]), (2, vec![record(7, 1), other])] {
+        let open = open_of(epoch, token, Switch::On);
+        let mut entry = Vec::new();
+        put_frame(&stream.entry_of(&open), &mut entry);
+        log.push(entry);
+        let _ = stream.open(&open, 1, &mut store).unwrap();
+        assert_eq!(
+            offer(&mut stream, &mut store, 1, epoch, both, &rows),
+            BatchOutcome::Sweeps,
+            "the numbers are free"
+        );
+        log.push(entry_of(epoch, both, &rows));
+        assert!(stream.sweep(9, &mut store).is_some());
+        if epoch == 1 {
+            token = store.head();
+            store = stream.fail(&store);
+        }
+    }
+    let mut started = OrderStore::new(StoreConfig::new(SOURCE, Epoch::NONE));
+    let mut stream = SourceStream::new(SOURCE, WINDOW);
+    log.iter().for_each(|entry| stream.replay(entry, &mut started).unwrap());
+    let _ = stream.end_replay(&mut started);
+    for store in [&store, &started] {
+        assert!(store.check(Epoch(1), token, &Filter::ALL).is_err(), "it was told of order 2");
+        let mut reader = Reader::of_firm(0);
+        reader.read(store);
+        let orders: Vec<u64> = reader.mirror.keys().map(|order_id| order_id.rec().0).collect();
+        assert_eq!(orders, [1, 99]);
+    }
+}
+
+/// Returns a batch with number 1 as an entry.
+fn entry_of(epoch: u32, flags: BatchFlags, rows: &[Record]) -> Vec<u8> {
+    let head = SourceBatch {
+        batch_no: BatchNo(1),
+        sending_time: Nanos(1),
+        session_id: SESSION,
+        epoch: Epoch(epoch),
+        source_id: SOURCE,
+        flags,
+    };
+    let rows = rows.iter().map(|record| (record.row, &record.attributes[..]));
+    let mut entry = Vec::new();
+    put_source_batch(&head, rows, &mut entry);
+    entry
 }
 
 /// Other content under the number of a batch that was taken is a lie, and no repeat.

@@ -6,6 +6,7 @@
 
 mod core;
 mod lies;
+mod numbers;
 #[cfg(feature = "planted")]
 mod plants;
 mod room;

@@ -2,11 +2,11 @@
 
 use weir_delivery::plant::{self, Plant};
 
-use crate::{lies, room};
+use crate::{lies, numbers, room};
 
 #[test]
 fn every_planted_bug_of_a_stream_is_found() {
-    let cases: [(Plant, fn()); 8] = [
+    let cases: [(Plant, fn()); 14] = [
         (
             Plant::NumbersUnbounded,
             lies::numbers_at_the_ends_of_their_types_are_refused_by_their_field,
@@ -32,6 +32,18 @@ fn every_planted_bug_of_a_stream_is_found() {
         (
             Plant::HighestForgotten,
             lies::a_store_that_failed_asks_for_a_resend_in_a_later_epoch_and_honours_no_token,
+        ),
+        (
+            Plant::FailureNotKept,
+            lies::a_start_honours_no_token_from_before_a_failure_and_the_resend_behind_it,
+        ),
+        (Plant::NumbersGivenAway, numbers::a_number_stays_its_orders_over_all_epochs),
+        (Plant::NumbersOfDeletedFree, numbers::a_number_stays_its_orders_over_all_epochs),
+        (Plant::VoidNumbersKept, numbers::a_number_of_the_disowned_history_may_go_to_another_order),
+        (Plant::NumbersStayFree, numbers::a_number_of_the_disowned_history_may_go_to_another_order),
+        (
+            Plant::ValidPlaceForgotten,
+            numbers::a_disowned_history_is_disowned_in_snapshots_and_after_a_torn_resend,
         ),
     ];
     let planted: Vec<Plant> = cases.iter().map(|(bug, _)| *bug).collect();

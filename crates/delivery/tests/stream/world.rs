@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_delivery::stream::{BatchOutcome, GAP_INTERVAL, SourceStream, Window};
 use weir_delivery::{Filter, OrderStore, PageLimits, Selection, StoreConfig};
-use weir_types::{BatchNo, ChangeId, Epoch, FirmId, Nanos, Reason, Rec, SessionId, Switch};
+use weir_types::{
+    BatchNo, ChangeId, Epoch, FirmId, Nanos, OrderId, Reason, Rec, SessionId, Switch,
+};
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::ingest::{
     BatchFlags, OpenSource, SourceAck, SourceBatch, SourceGap, SourceOpened, SourceReject,
@@ -33,13 +35,71 @@ enum ToCore {
     Reject(SourceReject),
 }
 
-/// A reader with its copy, by token.
+/// A reader with its copy, by token. It knows orders by their identifiers, as clients do.
 pub struct Reader {
     filter: Filter,
     epoch: Epoch,
     change_id: ChangeId,
-    mirror: BTreeMap<Rec, OrderRow>,
+    rows_max: u32,
+    pub mirror: BTreeMap<OrderId, OrderRow>,
     pub resyncs: u64,
+}
+
+impl Reader {
+    /// Returns a reader of a firm's orders; of all for zero.
+    pub fn of_firm(firm: u32) -> Reader {
+        Reader {
+            filter: Filter { firm_id: FirmId(firm), ..Filter::ALL },
+            epoch: Epoch::NONE,
+            change_id: ChangeId::START,
+            rows_max: 5,
+            mirror: BTreeMap::new(),
+            resyncs: 0,
+        }
+    }
+
+    /// Returns the reader with pages that have all rows: the floor overtakes none of its copies.
+    pub fn of_whole_pages(self) -> Reader {
+        Reader { rows_max: u32::MAX, ..self }
+    }
+
+    /// True when it reads this firm's orders.
+    pub fn is_of_firm(&self, firm_id: FirmId) -> bool {
+        self.filter.firm_id.is_none() || self.filter.firm_id == firm_id
+    }
+
+    /// Takes pages until there is nothing new.
+    pub fn read(&mut self, store: &OrderStore) {
+        while self.take_page(store) {}
+    }
+
+    /// Takes a page; returns whether the reader's place has moved.
+    pub fn take_page(&mut self, store: &OrderStore) -> bool {
+        let before = self.change_id;
+        if store.check(self.epoch, before, &self.filter).is_err() {
+            self.change_id = ChangeId::START;
+            self.mirror.clear();
+            self.resyncs += 1;
+        }
+        let limits = PageLimits {
+            rows_max: self.rows_max,
+            bytes_max: 1 << 20,
+            scan_max: self.rows_max.saturating_mul(8),
+        };
+        let mut selection = Selection::default();
+        let page = store.select(self.change_id, &self.filter, &limits, &mut selection);
+        for row in store.rows(&selection) {
+            assert!(ChangeId::new(row.seq, row.rec) > self.change_id, "a reader's places grow");
+            if row.flags == RowFlags::default() {
+                let row = OrderRow { merged_count: 0, ..row };
+                self.mirror.insert(row.order_id, row);
+            } else {
+                self.mirror.remove(&row.order_id);
+            }
+        }
+        (self.change_id, self.epoch) = (page.next, store.epoch());
+        self.change_id != before
+    }
 }
 
 /// The state that results from the batches that were taken: nothing but a fold over them.
@@ -73,13 +133,6 @@ pub fn store() -> OrderStore {
 
 impl World {
     pub fn new(seed: u64) -> World {
-        let reader = |firm| Reader {
-            filter: Filter { firm_id: FirmId(firm), ..Filter::ALL },
-            epoch: Epoch::NONE,
-            change_id: ChangeId::START,
-            mirror: BTreeMap::new(),
-            resyncs: 0,
-        };
         World {
             random: Random(seed),
             now: Nanos(1),
@@ -93,7 +146,7 @@ impl World {
             modelled: (Epoch::NONE, 0),
             to_store: VecDeque::new(),
             to_core: VecDeque::new(),
-            readers: (0..3).map(reader).collect(),
+            readers: (0..3).map(Reader::of_firm).collect(),
             met: BTreeMap::new(),
         }
     }
@@ -364,25 +417,7 @@ impl World {
         if !self.stream.is_whole() {
             return;
         }
-        let reader = &mut self.readers[index];
-        if self.store.check(reader.epoch, reader.change_id, &reader.filter).is_err() {
-            reader.change_id = ChangeId::START;
-            reader.mirror.clear();
-            reader.resyncs += 1;
-        }
-        let limits = PageLimits { rows_max: 5, bytes_max: 1 << 20, scan_max: 40 };
-        let mut selection = Selection::default();
-        let page = self.store.select(reader.change_id, &reader.filter, &limits, &mut selection);
-        for row in self.store.rows(&selection) {
-            assert!(ChangeId::new(row.seq, row.rec) > reader.change_id, "a reader's places grow");
-            if row.flags == RowFlags::default() {
-                let row = OrderRow { merged_count: 0, ..row };
-                reader.mirror.insert(row.rec, row);
-            } else {
-                reader.mirror.remove(&row.rec);
-            }
-        }
-        (reader.change_id, reader.epoch) = (page.next, self.store.epoch());
+        self.readers[index].take_page(&self.store);
     }
 
     /// Brings everything to rest: the core sends the rest, and readers read to the end.
@@ -412,20 +447,14 @@ impl World {
 
     fn check_settled(&mut self) {
         self.check_all();
-        let wanted: BTreeMap<Rec, OrderRow> =
-            self.core.records.iter().map(|(rec, record)| (*rec, record.row)).collect();
+        let of_core = self.core.records.values().map(|record| (record.row.order_id, record.row));
+        let wanted: BTreeMap<OrderId, OrderRow> = of_core.collect();
         for index in 0..self.readers.len() {
-            loop {
-                let before = self.readers[index].change_id;
-                self.read(index);
-                if self.readers[index].change_id == before {
-                    break;
-                }
-            }
-            let filter = self.readers[index].filter;
+            self.readers[index].read(&self.store);
+            let reader = &self.readers[index];
             let mut seen = wanted.clone();
-            seen.retain(|_, row| filter.firm_id.is_none() || row.firm_id == filter.firm_id);
-            assert_eq!(self.readers[index].mirror, seen, "reader {index}");
+            seen.retain(|_, row| reader.is_of_firm(row.firm_id));
+            assert_eq!(reader.mirror, seen, "reader {index}");
         }
         self.meet("settled");
     }

@@ -318,13 +318,13 @@ impl<D: Disk> SourceStore<D> {
 
     fn open(&mut self, connection: u64, open: &OpenSource, now: Nanos) {
         let mut bytes = Vec::new();
-        let before = self.stream.epoch();
+        let (before, kept) = (self.stream.epoch(), self.stream.entry_of(open));
         let opened = self.stream.open(open, connection, self.desk.store_mut());
         let is_refusal = opened.is_err();
         if self.stream.epoch() != before {
             self.begin_cold_epoch();
             let mut entry = Vec::new();
-            put_frame(open, &mut entry);
+            put_frame(&kept, &mut entry);
             self.keep(entry, now);
         }
         match opened {

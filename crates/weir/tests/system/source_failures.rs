@@ -127,6 +127,10 @@ struct Liar {
     is_open: bool,
     records: BTreeMap<Rec, OrderRow>,
     resent: Option<BTreeSet<Rec>>,
+    /// The records that were given to other orders than those of the truth.
+    given_away: BTreeSet<Rec>,
+    /// The reason of the last refusal of a batch.
+    refused: Option<Reason>,
 }
 
 impl Liar {
@@ -140,6 +144,8 @@ impl Liar {
             is_open: false,
             records: BTreeMap::new(),
             resent: None,
+            given_away: BTreeSet::new(),
+            refused: None,
         }
     }
 
@@ -153,12 +159,17 @@ impl Liar {
     }
 
     fn open(&mut self, epoch: Epoch, full_resend: Switch) {
+        self.open_after(self.epoch, epoch, full_resend);
+    }
+
+    /// Opens an epoch with a valid place of another one.
+    fn open_after(&mut self, valid_epoch: Epoch, epoch: Epoch, full_resend: Switch) {
         let open = OpenSource {
             valid_seq: Seq(self.number(self.head.seq.0, u64::MAX)),
             valid_rec: Rec(self.number(self.head.rec.0, u64::MAX)),
             session_id: CORE.session_id,
             epoch,
-            valid_epoch: self.epoch,
+            valid_epoch,
             source_id: SOURCE,
             full_resend,
         };
@@ -219,6 +230,7 @@ impl Liar {
             SourceMessage::Reject(reject) => {
                 self.is_open = false;
                 self.head = ChangeId::new(reject.head_seq, reject.head_rec);
+                self.refused = Some(reject.reason);
             }
             other => panic!("{other:?}"),
         }
@@ -230,6 +242,9 @@ impl Liar {
         }
         for Record { row, .. } in rows {
             self.head = ChangeId::new(row.seq, row.rec);
+            if row.order_id.rec() != row.rec {
+                self.given_away.insert(row.rec);
+            }
             match row.flags.contains(RowFlags::TOMBSTONE) {
                 true => _ = self.records.remove(&row.rec),
                 false => _ = self.records.insert(row.rec, *row),
@@ -285,7 +300,19 @@ impl Liar {
             }
             self.head = ChangeId::START;
         }
-        self.open(Epoch(self.epoch.0 + 1), Switch::On);
+        self.resend(self.epoch);
+        if self.next != 2 {
+            // The lies gave its numbers away: it disowns them all.
+            assert_eq!(self.refused, Some(Reason::OrderIdChanged));
+            assert!(self.given_away.iter().any(|rec| (1..5).contains(&rec.0)));
+            self.resend(Epoch::NONE);
+        }
+        assert_eq!(self.next, 2, "the truth is taken");
+    }
+
+    /// Sends a few orders in the next epoch, with a valid place of this one.
+    fn resend(&mut self, valid_epoch: Epoch) {
+        self.open_after(valid_epoch, Epoch(self.epoch.0 + 1), Switch::On);
         assert!(self.is_open, "epoch {} follows", self.epoch);
         let seq = self.head.seq.0 + 1;
         let rows: Vec<Record> = (1..5)
@@ -293,7 +320,6 @@ impl Liar {
             .collect();
         let both = BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END);
         self.send(1, both, &rows);
-        assert_eq!(self.next, 2, "the truth is taken");
     }
 
     /// Checks that readers get the live orders of the model.

@@ -1,0 +1,258 @@
+//! A record's number belongs to one order, over all epochs, until an epoch voids all of its
+//! changes: readers know orders, and a number that changes its owner would leave the order before
+//! with them.
+
+use std::collections::BTreeMap;
+
+use weir_delivery::replay::STREAM_STATE_LEN;
+use weir_delivery::stream::{BatchOutcome, SourceStream};
+use weir_delivery::{ChunkOutcome, OrderStore, Restore, StoreConfig};
+use weir_types::{ChangeId, Epoch, OrdStatus, OrderId, Reason, Rec, Seq, Switch};
+use weir_wire::delivery::RowFlags;
+use weir_wire::ingest::{BatchFlags, OpenSource};
+
+use crate::core::{Record, SOURCE};
+use crate::world::{Reader, WINDOW, store};
+use crate::{ended, offer, open_of, record, refusal};
+
+const PLAIN: BatchFlags = BatchFlags(0);
+
+fn both() -> BatchFlags {
+    BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END)
+}
+
+fn at(seq: u64, rec: u64) -> ChangeId {
+    ChangeId::new(Seq(seq), Rec(rec))
+}
+
+/// Returns the row as one of the order with this identifier.
+fn of(order: u64, mut record: Record) -> Record {
+    record.row.order_id = OrderId::new(SOURCE, Rec(order));
+    record
+}
+
+fn tombstone(seq: u64, rec: u64) -> Record {
+    let mut record = record(seq, rec);
+    record.row.flags = RowFlags::TOMBSTONE;
+    record
+}
+
+/// A core that is taken at its word, and a reader that began with it.
+struct Source {
+    stream: SourceStream,
+    store: OrderStore,
+    reader: Reader,
+}
+
+impl Source {
+    /// Returns a source in epoch 1, after a resend of these rows and the changes behind it.
+    fn with(resent: &[Record], changes: &[Record]) -> Source {
+        let reader = Reader::of_firm(0);
+        let mut source =
+            Source { stream: SourceStream::new(SOURCE, WINDOW), store: store(), reader };
+        source.open(ChangeId::START);
+        source.takes(both(), resent);
+        source.takes(PLAIN, changes);
+        source.reader.read(&source.store);
+        source
+    }
+
+    /// Begins the next epoch with a full resend.
+    fn open(&mut self, valid_to: ChangeId) {
+        self.open_as(valid_to, Switch::On);
+    }
+
+    fn open_as(&mut self, valid_to: ChangeId, full_resend: Switch) {
+        let epoch = self.stream.epoch();
+        let open = open_of(epoch.0 + 1, valid_to, full_resend);
+        let open = OpenSource { valid_epoch: epoch, ..open };
+        let _ = self.stream.open(&open, 1, &mut self.store).expect("the next epoch");
+    }
+
+    fn sweep(&mut self) {
+        while self.stream.is_sweeping() {
+            let _ = self.stream.sweep(1, &mut self.store);
+        }
+    }
+
+    fn offer(&mut self, flags: BatchFlags, rows: &[Record]) -> BatchOutcome {
+        self.sweep();
+        let (number, epoch) = (self.stream.next_batch_no().0, self.stream.epoch().0);
+        offer(&mut self.stream, &mut self.store, number, epoch, flags, rows)
+    }
+
+    fn takes(&mut self, flags: BatchFlags, rows: &[Record]) {
+        let taken = self.offer(flags, rows);
+        assert!(matches!(taken, BatchOutcome::Stands(_) | BatchOutcome::Sweeps), "{taken:?}");
+        self.sweep();
+    }
+
+    fn refuses(&mut self, flags: BatchFlags, rows: &[Record]) {
+        let (reason, _, row_no) = refusal(self.offer(flags, rows));
+        assert_eq!((reason, row_no as usize), (Reason::OrderIdChanged, rows.len()));
+        // It may go on with what is right.
+        let open = OpenSource { valid_epoch: Epoch::NONE, ..open_of(0, at(0, 0), Switch::Off) };
+        let open = OpenSource { epoch: self.stream.epoch(), ..open };
+        let _ = self.stream.open(&open, 1, &mut self.store).expect("the same epoch");
+    }
+
+    /// Checks the orders of the reader that goes on, and of one that begins.
+    fn check(&mut self, orders: &[u64]) {
+        self.reader.read(&self.store);
+        let mut new = Reader::of_firm(0);
+        new.read(&self.store);
+        let want: Vec<OrderId> =
+            orders.iter().map(|order| OrderId::new(SOURCE, Rec(*order))).collect();
+        for reader in [&self.reader, &new] {
+            let got: Vec<OrderId> = reader.mirror.keys().copied().collect();
+            assert_eq!(got, want);
+        }
+    }
+}
+
+/// Rows of order 6, and one of another order with its number, which came under each of these
+/// heads and left order 6 with readers.
+#[test]
+pub fn a_number_stays_its_orders_over_all_epochs() {
+    let other = |seq| of(99, record(seq, 6));
+    // In a resend: of an order that ended, of a live one, and of one with an end before.
+    for rows in [vec![ended(1, 6)], vec![record(1, 6)], vec![record(1, 6), ended(2, 6)]] {
+        let mut source = Source::with(&rows, &[record(4, 6)]);
+        source.open(source.store.head());
+        source.refuses(both(), &[record(6, 5), other(6)]);
+        source.takes(both(), &[record(6, 5), record(6, 6)]);
+        source.check(&[5, 6]);
+    }
+    // After a resend without it, and after its deletion.
+    let mut source = Source::with(&[ended(1, 6)], &[]);
+    source.open(source.store.head());
+    source.takes(both(), &[]);
+    source.refuses(PLAIN, &[other(4)]);
+    let mut source = Source::with(&[record(1, 6)], &[tombstone(4, 6)]);
+    source.refuses(PLAIN, &[other(6)]);
+    source.open(source.store.head());
+    source.refuses(both(), &[other(6)]);
+    source.takes(both(), &[]);
+    source.refuses(PLAIN, &[other(9)]);
+    source.check(&[]);
+    // In a resend that has given the number already, in the same batch and in another.
+    let mut source = Source::with(&[], &[]);
+    source.open(source.store.head());
+    source.refuses(both(), &[record(3, 6), other(4)]);
+    source.takes(BatchFlags::RESEND_BEGIN, &[record(3, 6)]);
+    source.refuses(BatchFlags::RESEND_END, &[other(4)]);
+    source.takes(BatchFlags::RESEND_END, &[record(4, 6)]);
+    source.check(&[6]);
+}
+
+/// Order 6 came after the valid place of the next epoch: nobody knows it any longer.
+#[test]
+pub fn a_number_of_the_disowned_history_may_go_to_another_order() {
+    let other = |seq| of(99, record(seq, 6));
+    let lost = [
+        vec![record(3, 6)],
+        vec![record(3, 6), ended(4, 6)],
+        vec![ended(3, 6)],
+        vec![record(3, 6), tombstone(4, 6)],
+        vec![ended(3, 6), tombstone(4, 6)],
+        vec![ended(3, 6), record(4, 6)],
+    ];
+    for rows in &lost {
+        for valid_to in [at(2, 9), ChangeId::START] {
+            // In the resend, and after one without it, in this epoch or the next one.
+            let mut source = Source::with(&[record(1, 1)], rows);
+            source.open(valid_to);
+            source.takes(both(), &[record(9, 1), other(9)]);
+            source.check(&[1, 99]);
+            let mut source = Source::with(&[record(1, 1)], rows);
+            source.open(valid_to);
+            source.takes(both(), &[record(9, 1)]);
+            source.check(&[1]);
+            source.open_as(at(99, 1), Switch::Off);
+            source.takes(PLAIN, &[other(100)]);
+            source.check(&[1, 99]);
+            source.refuses(PLAIN, &[of(98, record(101, 6))]);
+            // The number is that order's now, from its own first place on.
+            source.open(at(99, 9));
+            source.takes(both(), &[record(110, 1), of(98, record(110, 6))]);
+            source.check(&[1, 98]);
+        }
+        // An order that has come again in a resend is known again.
+        let mut source = Source::with(&[record(1, 1)], rows);
+        source.open(at(2, 9));
+        source.takes(both(), &[record(9, 1), record(9, 6)]);
+        source.open(at(9, 9));
+        source.refuses(both(), &[other(20)]);
+    }
+    // An order from before the valid place is known, whatever happened to it behind the place.
+    for rows in &lost {
+        let mut source = Source::with(&[record(1, 6)], rows);
+        source.open(at(2, 9));
+        source.refuses(both(), &[other(20)]);
+        source.open(ChangeId::START);
+        source.takes(both(), &[other(20)]);
+        source.check(&[99]);
+    }
+}
+
+/// A disowned history stays so over a torn resend, a snapshot between its steps, and a start.
+#[test]
+pub fn a_disowned_history_is_disowned_in_snapshots_and_after_a_torn_resend() {
+    // The first changes are before the places at which voiding stops.
+    let lost: Vec<Record> =
+        [3, 4].into_iter().flat_map(|seq| (2..9).map(move |rec| record(seq, rec))).collect();
+    for steps in 0..9 {
+        let mut source = Source::with(&[record(1, 1)], &lost);
+        source.open(at(2, 9));
+        (0..steps).for_each(|_| _ = source.stream.sweep(1, &mut source.store));
+        (source.stream, source.store) = copy_of(&source);
+        source.open(at(9, 9));
+        source.takes(BatchFlags::RESEND_BEGIN, &[record(9, 1)]);
+        // The core falls back to what it has sent, and the resend is torn.
+        source.open(at(9, 9));
+        (source.stream, source.store) = copy_of(&source);
+        source.open(at(9, 9));
+        source.takes(both(), &[record(10, 1), of(99, record(10, 2)), of(98, record(10, 8))]);
+        (source.stream, source.store) = copy_of(&source);
+        source.open(at(10, 9));
+        source.refuses(both(), &[of(97, record(20, 2))]);
+        source.takes(both(), &[of(99, record(20, 2)), of(97, record(20, 3))]);
+        source.check(&[97, 99]);
+    }
+}
+
+/// Returns stream and store as a start finds them.
+fn copy_of(source: &Source) -> (SourceStream, OrderStore) {
+    let (mut state, mut chunks) = (Vec::new(), Vec::new());
+    source.stream.put_state(&mut state);
+    assert_eq!(state.len(), STREAM_STATE_LEN);
+    let mut store = source.store.clone();
+    store.begin_snapshot();
+    while store.snapshot_chunk(1 << 16, &mut chunks).expect("it goes on") == (ChunkOutcome::More {})
+    {
+    }
+    let mut restore = Restore::new(StoreConfig::new(SOURCE, Epoch::NONE));
+    let mut chunks = &chunks[..];
+    while !chunks.is_empty() {
+        chunks = &chunks[restore.take(chunks).expect("its own chunk")..];
+    }
+    let stream = SourceStream::from_state(SOURCE, WINDOW, &state).expect("its own state");
+    let mut store = restore.finish().expect("all chunks");
+    stream.join(&mut store);
+    (stream, store)
+}
+
+/// A store that had discarded an order does not know its number's owner, and its end stands.
+#[test]
+fn an_order_that_is_discarded_leaves_its_end_with_those_who_have_it() {
+    let mut source = Source::with(&[ended(1, 6)], &[]);
+    let retention = weir_delivery::Retention { count_max: 0, bytes_max: 0 };
+    source.store.set_retention(retention);
+    while source.store.sweep(9) {}
+    assert_eq!(source.store.get(Rec(6)), None);
+    source.takes(PLAIN, &[of(99, record(4, 6))]);
+    source.reader.read(&source.store);
+    let of_reader: BTreeMap<u64, OrdStatus> =
+        source.reader.mirror.values().map(|row| (row.order_id.rec().0, row.ord_status)).collect();
+    assert_eq!(of_reader, [(6, OrdStatus::Filled), (99, OrdStatus::New)].into());
+}
