@@ -369,6 +369,16 @@ impl<D: Disk> LogReader<D> {
         Ok(())
     }
 
+    /// Opens this segment's file again. In a log with an archive the file may be removed, and its
+    /// bytes with it, while its name goes on as the archive's file.
+    fn open_again(&mut self) -> Result<(), LogError> {
+        if let Some((file, header)) = open_listed(&mut self.disk, self.kind, &self.name)? {
+            self.disk.close(self.file);
+            (self.file, self.header) = (file, header);
+        }
+        Ok(())
+    }
+
     /// True if nothing but marks lies between what was read and a segment, and what was read is not
     /// lost: a mark has no entries, so the segment begins at the reader's position.
     fn lacks_only_marks_before(&self, header: &SegmentHeader) -> bool {
@@ -426,6 +436,7 @@ impl<D: Disk> LogReader<D> {
             });
         }
         if !is_final {
+            self.open_again()?;
             return Ok(NextSegment::LookAgain);
         }
         Err(LogError::Damaged {
@@ -481,29 +492,46 @@ fn open_holder<D: Disk>(
 }
 
 /// Opens a segment that was just listed; `None` when it was removed since. Its file may have become
-/// another segment's before its header was read.
+/// another segment's before its header was read. A log with an archive has the name still, as the
+/// archive's file.
 fn open_listed<D: Disk>(
     disk: &mut D,
     kind: SegmentKind,
     name: &str,
 ) -> Result<Option<(FileId, SegmentHeader)>, LogError> {
-    let error = match open_segment(disk, name, kind) {
-        Ok((file, header)) if header.file_name() == name => return Ok(Some((file, header))),
-        Ok((file, header)) => {
-            disk.close(file);
-            let what = format!("its header is that of {}", header.file_name());
-            LogError::Foreign { file: name.to_owned(), what }
+    match open_named(disk, kind, name) {
+        Err(error) if may_be_of_removed(&error) => {
+            if segment_names(disk, kind)?.iter().any(|listed| listed == name) {
+                open_named(disk, kind, name).map(Some)
+            } else {
+                Ok(None)
+            }
         }
-        Err(error) => error,
-    };
-    let may_be_removed = match &error {
+        opened => opened.map(Some),
+    }
+}
+
+fn open_named<D: Disk>(
+    disk: &mut D,
+    kind: SegmentKind,
+    name: &str,
+) -> Result<(FileId, SegmentHeader), LogError> {
+    let (file, header) = open_segment(disk, name, kind)?;
+    if header.file_name() == name {
+        return Ok((file, header));
+    }
+    disk.close(file);
+    let what = format!("its header is that of {}", header.file_name());
+    Err(LogError::Foreign { file: name.to_owned(), what })
+}
+
+/// True for an error that opening a segment may have when it is removed meanwhile.
+fn may_be_of_removed(error: &LogError) -> bool {
+    match error {
         LogError::Disk(error) => error.kind == DiskErrorKind::NotFound,
         LogError::DamagedHeader { .. } | LogError::Foreign { .. } => true,
         _ => false,
-    };
-    let is_removed =
-        may_be_removed && !segment_names(disk, kind)?.iter().any(|listed| listed == name);
-    if is_removed { Ok(None) } else { Err(error) }
+    }
 }
 
 /// A segment that a log retains.

@@ -1,7 +1,7 @@
 //! The archive on simulated disks: copies that fail or read back wrong, crashes, gaps and damage.
 
 use weir_io::disk::sim::{Room, Shortage};
-use weir_io::{Disk, DiskErrorKind, SimDisk, SimFaults};
+use weir_io::{Access, Disk, DiskErrorKind, SimDisk, SimFaults};
 use weir_log::{Append, Batch, EmbeddedLog, LogConfig, LogReader, Push, SequencedLog, inspect};
 use weir_runtime::Agent;
 use weir_types::{Durability, Nanos, PartitionId};
@@ -132,6 +132,34 @@ fn an_archive_and_its_log_read_as_one_log_from_its_first_entry() {
     archive_and_remove(&log, &archive, 2);
     let rest = std::iter::from_fn(|| reader.next_entry().unwrap().map(|read| read.position.0));
     assert!(rest.eq(2..=400));
+}
+
+/// The log takes the file away that a reader reads, and overwrites it for its next segment: the
+/// segment's name goes on as the archive's file.
+#[test]
+fn a_reader_goes_on_in_the_archives_file_of_the_segment_that_it_reads() {
+    const COUNT: u64 = 6_000;
+    let disk = SimDisk::new(1);
+    // Each segment is longer than what a reader reads ahead.
+    let config = LogConfig { segment_bytes: 1 << 19, ..config() };
+    let (mut writer, _) = EmbeddedLog::open(config, disk.clone()).unwrap();
+    append(&mut writer, 1..=COUNT, "a");
+    writer.flush_blocking().unwrap();
+    let (log, archive) = (disk.after_process_crash(), SimDisk::new(2));
+    let mut reader =
+        LogReader::open(whole(&log, &archive).unwrap(), SegmentKind::Command, Position(1)).unwrap();
+    for number in 1..=COUNT {
+        let oldest = names_of(&log)[0].clone();
+        if number == 10 {
+            let mut file = log.clone();
+            let taken = file.open(&oldest, Access::Write).unwrap();
+            archive_and_remove(&log, &archive, 1);
+            let zeros = vec![0; file.len(taken).unwrap() as usize];
+            file.write_all(taken, 0, &zeros).unwrap();
+        }
+        let read = reader.next_entry().unwrap().expect("an entry");
+        assert_eq!((read.position.0, read.bytes), (number, entry(number, "a").as_bytes()));
+    }
 }
 
 #[test]
