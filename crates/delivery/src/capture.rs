@@ -11,7 +11,7 @@ use crate::heap::Heap;
 use crate::index::{Index, Kinds};
 use crate::row::{SlotMeta, SlotState};
 use crate::snapshot::{
-    CHUNK_HEADER_LEN, CRC_AT, ChunkKind, ChunkOutcome, KEY_ENTRY_LEN, MAGIC, SLOT_ENTRY_LEN,
+    CHUNK_HEADER_LEN, CRC_AT, ChunkKind, ChunkOutcome, KEY_ENTRY_LEN, MAGIC, OLDER, SLOT_ENTRY_LEN,
     SNAPSHOT_VERSION, SnapshotError, put_change_id, put_keys,
 };
 use crate::store::OrderStore;
@@ -252,7 +252,7 @@ fn put_slot(meta: &SlotMeta, heap: &Heap, out: &mut Vec<u8>) {
     put_change_id(meta.first, out);
     put_keys(&meta.keys, out);
     put_keys(&meta.next_keys, out);
-    out.push(meta.standing as u8);
+    out.push(meta.standing as u8 | if meta.is_older { OLDER } else { 0 });
     out.extend_from_slice(&meta.change_count.to_le_bytes());
     for distance in meta.history {
         out.extend_from_slice(&distance.to_le_bytes());

@@ -85,8 +85,8 @@ impl OrderStore {
                 SlotState::Leave => ExportedKind::Leave,
                 SlotState::Free => unreachable!("a free slot is in no ring"),
             },
-            // Of a tombstone that no reader needs, no reader knows the order.
-            first: meta.first.min(meta.change_id).seq,
+            // No reader knows a record that is disowned.
+            first: meta.known_from().min(meta.change_id).seq,
             change_count: meta.change_count,
             history: meta.history,
             keys: meta.keys,

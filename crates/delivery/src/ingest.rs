@@ -14,6 +14,7 @@ use weir_wire::rows::{ATTRIBUTES_LEN_MAX, check_attributes};
 use crate::filter::Keys;
 use crate::heap::Block;
 use crate::index::Rehash;
+use crate::plant::{self, Plant};
 use crate::row::{ROW_LEN, Row, SlotMeta, SlotState, row_len, row_of, write_row};
 use crate::store::{NONE, OrderStore, SLOT_SIZE};
 
@@ -95,6 +96,10 @@ pub(crate) struct Change<'a> {
 impl Change<'_> {
     pub(crate) fn row_len(&self) -> usize {
         row_len(self.attributes.len())
+    }
+
+    fn order_id(&self) -> OrderId {
+        Row(self.block).order_id()
     }
 }
 
@@ -184,7 +189,8 @@ impl OrderStore {
             assert_eq!(ingested, IngestOutcome::Inserted, "each live order has a record");
             let slot = self.records.get(state.rec).expect("it was inserted");
             // A reader knows the order from before, however near to the head it was.
-            self.metas.get_mut(slot).first = floor;
+            let meta = self.metas.get_mut(slot);
+            (meta.first, meta.is_older) = (floor, false);
         }
         self.records.reach(last_rec);
         self.head = ChangeId { seq: floor.seq, rec: last_rec };
@@ -246,9 +252,7 @@ impl OrderStore {
         let mut meta = SlotMeta::new(change.change_id, change.keys, change.standing);
         // This store may have discarded the order before: a reader from another store may have it
         // live, wherever it is.
-        if rec <= self.records.highest() && self.floor() > ChangeId::START {
-            meta.first = ChangeId::START;
-        }
+        meta.is_older = rec <= self.records.highest() && self.floor() > ChangeId::START;
         let slot = self.take_slot(meta, change.block, change.attributes);
         self.records.insert(rec, slot);
         let hash = self.metas.get(slot).hash;
@@ -291,10 +295,21 @@ impl OrderStore {
     /// gone       | a row with its keys  | takes the row                 | no
     /// gone       | a row of other keys  | has no mark of the old keys   | yes
     /// gone       | a tombstone          | -                             | it is the end already
+    /// both       | another order's row  | takes the row as a new one    | yes, unless disowned
     /// ```
     pub(crate) fn keeps_end(&self, slot: u32, change: &Change<'_>) -> bool {
         let meta = self.metas.get(slot);
-        meta.is_waiting() && (change.standing == SlotState::Tombstone || meta.keys != change.keys)
+        if !meta.is_waiting() {
+            return false;
+        }
+        // A store that had discarded the order did not know its number. Readers of another one may
+        // have it live, and find its end here.
+        let is_others = || {
+            !meta.is_disowned()
+                && self.row(slot).order_id() != change.order_id()
+                && !plant::is(Plant::EndOfOtherOverwritten)
+        };
+        change.standing == SlotState::Tombstone || meta.keys != change.keys || is_others()
     }
 
     /// Enters a change beside the end of its record, which is not the record's latest entry any
@@ -304,7 +319,7 @@ impl OrderStore {
         let mut meta = SlotMeta::new(change.change_id, change.keys, change.standing);
         if !end.begins_with(change.standing) {
             // The end stands for the changes before it.
-            meta.first = end.first;
+            (meta.first, meta.is_older) = (end.first, end.is_older);
         }
         let slot = self.take_slot(meta, change.block, change.attributes);
         self.records.replace(change.change_id.rec, slot);

@@ -284,7 +284,7 @@ fn is_for(meta: &SlotMeta, query: &PageQuery<'_>) -> bool {
     match meta.standing {
         SlotState::Leave => !filter.matches(&meta.next_keys),
         SlotState::Ended | SlotState::Tombstone => {
-            !filter.live_only || meta.first <= after && meta.change_id > since
+            !filter.live_only || meta.known_from() <= after && meta.change_id > since
         }
         SlotState::Live => true,
         SlotState::Free => unreachable!("a free slot is in no ring"),

@@ -36,6 +36,8 @@ weir_plant::plants! {
         HighestForgotten,
         /// The opening after a failure of the store is kept with its valid place.
         FailureNotKept,
+        /// The end of an order makes place for a row of another order with its number.
+        EndOfOtherOverwritten,
         /// A full resend may give any record's number to another order.
         NumbersGivenAway,
         /// The deletion of a record sets its number free.

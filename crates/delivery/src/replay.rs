@@ -13,8 +13,9 @@
 //! another number is not read: the log has the batch, if it was ever complete.
 //!
 //! The place of a resend that is due is the one behind which void changes are still to be voided in
-//! the store, and `seq` and cursor are the last valid place. States from before these rules have
-//! the start in both, so that all changes count as void.
+//! the store, and `seq` and cursor are the last valid place. Version 1 is read too: it does not
+//! tell the valid place, and in states from before this rule the other is the start, so that all
+//! ends count as void.
 //!
 //! A place is `seq` u64 and `rec` u64; all numbers are little-endian.
 //!
@@ -38,7 +39,9 @@ use crate::stream::{
 
 /// Bytes of a stream's state.
 pub const STREAM_STATE_LEN: usize = 1 + 4 + 8 + 4 + 1 + 16 + 8 + 8 + 16;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The version without the valid place of a resend that is due.
+const VERSION_WITHOUT_VALID: u8 = 1;
 /// The resend code of a log's stream, which has no resend.
 const LOG: u8 = 4;
 /// The resend code of a stream whose store failed.
@@ -95,7 +98,8 @@ impl SourceStream {
     #[must_use]
     pub fn from_state(source: PartitionId, window: Window, state: &[u8]) -> Option<SourceStream> {
         let mut from = Payload(state);
-        if from.u8()? != VERSION {
+        let version = from.u8()?;
+        if ![VERSION, VERSION_WITHOUT_VALID].contains(&version) {
             return None;
         }
         let (epoch, next) = (Epoch(from.u32()?), BatchNo(from.u64()?));
@@ -105,7 +109,12 @@ impl SourceStream {
         let resend = match code {
             0 | LOG => Resend::None,
             1 if before == NOTHING_VOID => Resend::Due,
-            1 => Resend::Voiding(Void { valid_to: ChangeId::new(seq, cursor), cursor: before }),
+            1 => {
+                let is_told = version == VERSION;
+                // Behind all places: no record's number becomes free.
+                let valid_to = if is_told { ChangeId::new(seq, cursor) } else { NOTHING_VOID };
+                Resend::Voiding(Void { valid_to, cursor: before })
+            }
             2 => Resend::Running(before),
             3 => Resend::Sweeping { before, seq, cursor },
             NEEDED => Resend::Needed,

@@ -57,6 +57,7 @@ impl OrderStore {
     /// before it that has the order live is told by each store, or refused.
     pub(crate) fn void_changes(&mut self, void: Void, entries_max: u32) -> Option<Void> {
         let FilterRing::Ring { ring, .. } = self.index.find(&Filter::ALL) else { return None };
+        self.give_up_copies(entries_max);
         let mut position = self.index.position_after(ring, void.cursor);
         let (mut cursor, mut count) = (void.cursor, 0);
         while let Some((at, entry)) = self.index.next_live(ring, position) {
@@ -78,11 +79,17 @@ impl OrderStore {
         if meta.standing == SlotState::Ended {
             self.void_end(slot, &meta);
         }
-        // A record that this store may have had before begins at the start.
+        // In a snapshot of a version before, a record that the store may have had before begins at
+        // the start.
         let is_disowned = meta.first > valid_to || valid_to == ChangeId::START;
-        if is_disowned && meta.standing != SlotState::Leave && !plant::is(Plant::VoidNumbersKept) {
+        if is_disowned
+            && !meta.is_disowned()
+            && meta.standing != SlotState::Leave
+            && !plant::is(Plant::VoidNumbersKept)
+        {
             self.keep_for_capture(slot);
             self.metas.get_mut(slot).disown();
+            self.step_count += 1;
         }
     }
 

@@ -16,8 +16,8 @@ use crate::filter::Keys;
 use crate::index::Kind;
 use crate::row::{HISTORY_LEN, Row, SlotMeta, SlotState, row_len};
 use crate::snapshot::{
-    CHUNK_HEADER_LEN, CRC_AT, ChunkKind, MAGIC, PAYLOAD_LEN_MAX, Payload, RestoreError,
-    SNAPSHOT_VERSION, VERSION_WITHOUT_HIGHEST, VERSION_WITHOUT_LOG,
+    CHUNK_HEADER_LEN, CRC_AT, ChunkKind, MAGIC, OLDER, PAYLOAD_LEN_MAX, Payload, RestoreError,
+    SNAPSHOT_VERSION, VERSION_WITHOUT_HIGHEST, VERSION_WITHOUT_LOG, VERSION_WITHOUT_OLDER,
 };
 use crate::store::{OrderStore, StoreConfig};
 
@@ -188,7 +188,8 @@ impl Restore {
     fn take_slot_entry(&mut self, from: &mut Payload<'_>) -> Option<Result<(), RestoreError>> {
         let (change_id, first) = (from.change_id()?, from.change_id()?);
         let (keys, next_keys) = (from.keys()?, from.keys()?);
-        let standing = SlotState::from_code(from.u8()?);
+        let code = from.u8()?;
+        let standing = SlotState::from_code(code & !OLDER);
         let change_count = from.u32()?;
         let mut history = [0; HISTORY_LEN];
         for distance in &mut history {
@@ -197,8 +198,14 @@ impl Restore {
         let len = from.u16()?;
         let row = from.bytes(usize::from(len))?;
         let Some(standing) = standing else { return Some(Err(self.entry("the standing"))) };
+        let is_older = match self.version > VERSION_WITHOUT_OLDER {
+            true => code & OLDER != 0,
+            false if code & OLDER != 0 => return Some(Err(self.entry("the standing"))),
+            false => first == ChangeId::START,
+        };
         let meta = SlotMeta {
             first,
+            is_older,
             next_keys,
             change_count,
             history,

@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_types::Rec;
+use weir_types::{OrderId, Rec};
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::rows::Rows;
@@ -41,6 +41,8 @@ struct State {
     keys: Keys,
     class: usize,
     standing: SlotState,
+    /// The order to which the number belongs; `None` if it is free.
+    owner: Option<OrderId>,
 }
 
 /// The needs of a batch's rows.
@@ -81,7 +83,7 @@ impl OrderStore {
         self.is_tight = !self.is_below_limit(&need);
         self.index.is_short = self.is_tight;
         if self.is_tight {
-            self.give_up_copies(&need);
+            self.give_up_copies(need.row_count);
             self.index.sweep_idle(FREE_STEPS, true);
         }
         let mut rounds = 0;
@@ -119,10 +121,10 @@ impl OrderStore {
         self.memory().total + reserve + need.bytes + EVENT_GROWTH_MAX <= self.config.bytes_max
     }
 
-    /// Cancels a snapshot in progress if the memory of its copies is needed for orders.
-    fn give_up_copies(&mut self, need: &Need) {
-        let copies = u64::from(need.row_count) * COPY_SIZE;
-        let bytes = self.memory().total + copies + EVENT_GROWTH_MAX / 2;
+    /// Cancels a snapshot in progress if there is no memory for this many copies more.
+    pub(crate) fn give_up_copies(&mut self, count: u32) {
+        let copies = u64::from(count) * COPY_SIZE;
+        let bytes = self.memory().total.saturating_add(copies + EVENT_GROWTH_MAX / 2);
         if self.capture.is_some() && bytes > self.config.bytes_max {
             self.cancel_snapshot();
             self.is_capture_given_up = true;
@@ -180,7 +182,12 @@ impl OrderStore {
     fn state_of(&self, rec: Rec) -> Option<State> {
         let meta = self.metas.get(self.records.get(rec)?);
         let class = self.heap.class_at(meta.block);
-        Some(State { keys: meta.keys, class, standing: meta.standing })
+        Some(State {
+            keys: meta.keys,
+            class,
+            standing: meta.standing,
+            owner: self.order_id_of(rec),
+        })
     }
 }
 
@@ -212,8 +219,10 @@ impl Need {
         };
         let class = class_of(row_len(if is_tombstone { 0 } else { attributes_len }));
         let is_rekeyed = state.is_some_and(|state| state.keys != keys);
-        let keeps_end = state
-            .is_some_and(|state| state.standing != SlotState::Live && (is_tombstone || is_rekeyed));
+        let keeps_end = state.is_some_and(|state| {
+            let is_others = state.owner.is_some_and(|owner| owner != row.order_id);
+            state.standing != SlotState::Live && (is_tombstone || is_rekeyed || is_others)
+        });
         let held = state.filter(|state| !keeps_end && state.class >= class);
         self.slots += u32::from(state.is_none() || keeps_end) + u32::from(is_rekeyed);
         self.blocks[class] += u32::from(held.is_none());
@@ -223,6 +232,7 @@ impl Need {
             self.blocks[mark] += 1;
             self.bytes += Heap::block_len(mark);
         }
-        Some(State { keys, class: held.map_or(class, |state| state.class), standing })
+        let owner = if is_tombstone { state.and_then(|it| it.owner) } else { Some(row.order_id) };
+        Some(State { keys, class: held.map_or(class, |state| state.class), standing, owner })
     }
 }

@@ -239,6 +239,8 @@ pub(crate) struct SlotMeta {
     pub(crate) block: Block,
     pub(crate) row_len: u16,
     pub(crate) standing: SlotState,
+    /// True if this store may have discarded the record before its first change here.
+    pub(crate) is_older: bool,
     /// The number of changes so far.
     pub(crate) change_count: u32,
     /// Distances in `seq` from each change to the one before, latest first; zero if there is no
@@ -266,6 +268,7 @@ impl SlotMeta {
         block: Block::NONE,
         row_len: 0,
         standing: SlotState::Free,
+        is_older: false,
         change_count: 0,
         history: [0; HISTORY_LEN],
         older: u32::MAX,
@@ -276,9 +279,17 @@ impl SlotMeta {
         SlotMeta { change_id, first: change_id, keys, standing, change_count: 1, ..SlotMeta::FREE }
     }
 
-    /// Records that all changes of the record are void: no reader whose token is honoured knows it.
+    /// Records that all changes of the record are void. No reader whose token is honoured knows it:
+    /// those of before the valid place have not seen it, and until a resend has ended no reader is
+    /// served.
     pub(crate) fn disown(&mut self) {
-        self.first = DISOWNED;
+        (self.first, self.is_older) = (DISOWNED, false);
+    }
+
+    /// Returns the first place at which a reader may know the record.
+    #[inline]
+    pub(crate) fn known_from(&self) -> ChangeId {
+        if self.is_older { ChangeId::START } else { self.first }
     }
 
     /// True when all changes of the record are void.
@@ -311,7 +322,7 @@ impl SlotMeta {
     /// [`HISTORY_LEN`] and for readers that never saw the record, otherwise a lower bound.
     #[inline]
     pub(crate) fn merged_count(&self, after: ChangeId) -> u32 {
-        if self.first > after {
+        if self.known_from() > after {
             return self.change_count - 1;
         }
         let mut seq = self.change_id.seq.0;

@@ -13,19 +13,20 @@
 //! head      source u16, epoch u32, kinds u8, head, floor, slots u64, digest u64, the highest
 //!           record number so far u64, the source's log u64, count u32 of past epochs, each: epoch
 //!           u32, its last valid place
-//! slots     each: place, first place, keys, next keys, standing u8, changes u32, 7 distances u32,
-//!           bytes of the row u16, the row
+//! slots     each: place, first place, keys, next keys, standing u8, with the bit 128 if the store
+//!           may have discarded the record before, changes u32, 7 distances u32, bytes of the row
+//!           u16, the row
 //! keys      each: kind u8, value u64, floor
 //! end       slots u64, keys u64, chain u64: XXH3-64 of each chunk before, seeded by the one before
 //! ```
 //! A place is `seq` u64 and `rec` u64, keys are firm, account and instrument, u32 each. The first
 //! place of a record all of whose changes are void is twice the highest number. All numbers are
 //! little-endian. Chunks come in the order of their numbers: one head, slots, keys, one end.
-//! Versions 1 and 2 are read too: their heads lack the log, and that of version 1 the highest
-//! record number.
+//! Versions 1 to 3 are read too: a record with the bit 128 begins at the start there, and none
+//! is void as a whole. The heads of 1 and 2 lack the log, that of 1 the highest record number.
 //!
 //! A record has one slot, its latest entry, and perhaps earlier ones: ends that keep their places
-//! beside a tombstone or a row of other keys.
+//! beside a tombstone, or a row of other keys or of another order.
 
 use weir_types::{AccountId, ChangeId, FirmId, InstrumentId, PartitionId, Rec, Seq};
 use weir_wire::DecodeError;
@@ -36,11 +37,15 @@ use crate::filter::Keys;
 pub use crate::restore::Restore;
 
 /// The version of the stream.
-pub const SNAPSHOT_VERSION: u16 = 3;
+pub const SNAPSHOT_VERSION: u16 = 4;
+/// The version without the bit [`OLDER`], which is read too.
+pub(crate) const VERSION_WITHOUT_OLDER: u16 = 3;
 /// The version without the source's log, which is read too.
 pub(crate) const VERSION_WITHOUT_LOG: u16 = 2;
 /// The version without the log and the highest record number, which is read too.
 pub(crate) const VERSION_WITHOUT_HIGHEST: u16 = 1;
+/// The bit of a slot's standing that says that the store may have discarded the record before.
+pub(crate) const OLDER: u8 = 1 << 7;
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER_LEN: usize = 24;
 pub(crate) const MAGIC: [u8; 4] = *b"WOSS";

@@ -605,7 +605,7 @@ impl SourceStream {
                     highest = highest.max(row.rec);
                 }
             }
-            // Stores have discarded different records, so a replay cannot judge.
+            // Stores have discarded different orders, so a replay cannot judge.
             if self.is_replay() || runs && plant::is(Plant::NumbersGivenAway) {
                 continue;
             }

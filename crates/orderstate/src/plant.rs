@@ -11,6 +11,8 @@ weir_plant::plants! {
         RebuiltOverHole,
         /// The store of an outside source that failed keeps its readers waiting.
         ReadersKept,
+        /// Readers who wait are served while a full resend is awaited, or runs.
+        ServedDuringResends,
         /// A batch that waits for a log is acknowledged although a write of the log failed.
         FailedWriteAcknowledged,
         /// A source that failed is not told as quarantined.

@@ -256,3 +256,103 @@ fn an_order_that_is_discarded_leaves_its_end_with_those_who_have_it() {
         source.reader.mirror.values().map(|row| (row.order_id.rec().0, row.ord_status)).collect();
     assert_eq!(of_reader, [(6, OrdStatus::Filled), (99, OrdStatus::New)].into());
 }
+
+/// A core that loses the end of its history a second time: the node has meanwhile discarded the
+/// order that had the number first.
+#[test]
+pub fn a_number_is_free_again_where_its_first_order_was_discarded() {
+    let mut source = Source::with(&[record(1, 1)], &[record(3, 6), ended(4, 6)]);
+    let all = source.store.config().retention;
+    source.store.set_retention(weir_delivery::Retention { count_max: 0, bytes_max: 0 });
+    while source.store.sweep(9) {}
+    source.store.set_retention(all);
+    source.open(at(2, 9));
+    source.takes(both(), &[record(9, 1)]);
+    source.takes(PLAIN, &[of(99, record(11, 6))]);
+    source.open(at(10, 9));
+    source.takes(both(), &[record(20, 1), of(98, record(20, 6))]);
+    source.check(&[1, 98]);
+    // Snapshots tell it too.
+    (source.stream, source.store) = copy_of(&source);
+    source.open(at(19, 9));
+    source.takes(both(), &[record(30, 1), of(97, record(30, 6))]);
+    source.check(&[1, 97]);
+    source.open(at(30, 9));
+    source.refuses(both(), &[of(96, record(40, 6))]);
+}
+
+/// The node had discarded order 6 and took its number for another one. A store of the same entries
+/// has the end still, and a reader that has the order live gets it there.
+#[test]
+pub fn an_end_stands_beside_a_row_of_another_order() {
+    for is_deleted in [false, true] {
+        let end = if is_deleted { tombstone(4, 6) } else { ended(4, 6) };
+        let mut source = Source::with(&[record(1, 6)], &[]);
+        source.takes(PLAIN, &[end]);
+        // As a replay, which does not check the number.
+        let head = weir_wire::ingest::SourceBatch {
+            batch_no: source.stream.next_batch_no(),
+            sending_time: weir_types::Nanos(1),
+            session_id: crate::world::SESSION,
+            epoch: source.stream.epoch(),
+            source_id: SOURCE,
+            flags: PLAIN,
+        };
+        let other = of(99, record(5, 6));
+        let mut entry = Vec::new();
+        let rows = [(other.row, &other.attributes[..])].into_iter();
+        weir_wire::dialogue::put_source_batch(&head, rows, &mut entry);
+        source.stream.replay(&entry, &mut source.store).expect("it was taken once");
+        source.reader.read(&source.store);
+        let of_reader: Vec<(u64, OrdStatus)> = source
+            .reader
+            .mirror
+            .values()
+            .map(|row| (row.order_id.rec().0, row.ord_status))
+            .collect();
+        let end = (6, OrdStatus::Filled);
+        let want = if is_deleted { vec![] } else { vec![end] };
+        assert_eq!(of_reader, [want, vec![(99, OrdStatus::New)]].concat());
+    }
+}
+
+/// A state of the version before does not tell the valid place: ends are void, no number is free.
+#[test]
+fn the_state_of_a_version_before_frees_no_number() {
+    let mut source = Source::with(&[record(1, 6)], &[record(3, 6), ended(4, 7)]);
+    source.open(at(2, 9));
+    assert!(source.stream.is_voiding());
+    let mut state = Vec::new();
+    source.stream.put_state(&mut state);
+    state[0] = 1;
+    // `seq` and cursor.
+    state[34..50].fill(0);
+    source.stream = SourceStream::from_state(SOURCE, WINDOW, &state).expect("the version before");
+    source.open(at(2, 9));
+    source.refuses(both(), &[of(99, record(20, 6))]);
+    source.takes(both(), &[record(20, 6)]);
+    source.check(&[6]);
+}
+
+/// Copies for a snapshot are given up before the store is beyond its limit.
+#[test]
+fn voiding_under_a_snapshot_stays_below_the_limit() {
+    let rows: Vec<Record> = (1..2_000).map(|rec| record(3, rec)).collect();
+    let mut source = Source::with(&[], &[]);
+    rows.chunks(500).for_each(|rows| source.takes(PLAIN, rows));
+    let room = weir_delivery::memory::EVENT_GROWTH_MAX / 2 + (300 << 10);
+    for bytes_max in [u64::MAX, source.store.memory().total + room] {
+        let mut store = source.store.clone();
+        store.set_bytes_max(bytes_max);
+        let mut stream = copy_of(&source).0;
+        store.begin_snapshot();
+        let open = OpenSource { valid_epoch: Epoch(9), ..open_of(2, at(0, 0), Switch::On) };
+        let _ = stream.open(&open, 1, &mut store).expect("the next epoch");
+        while stream.is_sweeping() {
+            let _ = stream.sweep(100, &mut store);
+            assert!(store.memory().total <= bytes_max);
+        }
+        let copies = store.memory().capture > 1 << 18;
+        assert_eq!(copies, bytes_max == u64::MAX, "{:?}", store.memory());
+    }
+}

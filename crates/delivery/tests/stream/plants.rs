@@ -6,7 +6,7 @@ use crate::{lies, numbers, room};
 
 #[test]
 fn every_planted_bug_of_a_stream_is_found() {
-    let cases: [(Plant, fn()); 14] = [
+    let cases: [(Plant, fn()); 15] = [
         (
             Plant::NumbersUnbounded,
             lies::numbers_at_the_ends_of_their_types_are_refused_by_their_field,
@@ -37,6 +37,7 @@ fn every_planted_bug_of_a_stream_is_found() {
             Plant::FailureNotKept,
             lies::a_start_honours_no_token_from_before_a_failure_and_the_resend_behind_it,
         ),
+        (Plant::EndOfOtherOverwritten, numbers::an_end_stands_beside_a_row_of_another_order),
         (Plant::NumbersGivenAway, numbers::a_number_stays_its_orders_over_all_epochs),
         (Plant::NumbersOfDeletedFree, numbers::a_number_stays_its_orders_over_all_epochs),
         (Plant::VoidNumbersKept, numbers::a_number_of_the_disowned_history_may_go_to_another_order),

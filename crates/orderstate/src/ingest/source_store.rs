@@ -47,6 +47,8 @@ pub struct SourceStore<D: Disk = ThreadDisk> {
     pub(super) followers: Followers,
     /// Requests that wait for room in the log, or for the end of a full resend.
     waiting: WaitingRequests,
+    /// True if readers came since they were last turned away.
+    pub(super) may_have_readers: bool,
     /// The state of following, if it is another node's source.
     pub(super) following: Option<FollowedSource>,
     /// The events that feed it, if it is the node's own partition.
@@ -170,6 +172,7 @@ impl<D: Disk> SourceStore<D> {
             (None, None) => passing_history(parts.stream.source(), OsRng.next_u64()),
         };
         SourceStore {
+            may_have_readers: false,
             desk: parts.desk,
             stream: parts.stream,
             journal: parts.journal,
@@ -216,6 +219,15 @@ impl<D: Disk> SourceStore<D> {
     /// acknowledgement of a duplicate report them too.
     pub(super) fn say(&mut self, answer: IngestAnswer) {
         self.held.push_back((self.taken(), answer));
+    }
+
+    /// Turns readers away while the source is not whole.
+    pub(super) fn turn_readers_away(&mut self) {
+        let is_kept = plant::is(Plant::ServedDuringResends) || plant::is(Plant::ReadersKept);
+        if self.may_have_readers && !self.stream.is_whole() && !is_kept {
+            self.may_have_readers = false;
+            self.desk.turn_away(Reason::PartitionAway);
+        }
     }
 
     /// Does the work without a request: the end of a full resend, a repeated gap report.

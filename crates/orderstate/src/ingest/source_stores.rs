@@ -61,6 +61,7 @@ impl<D: Disk> SourceStores<D> {
             self.source_stores.iter_mut().find(|source_store| source_store.source() == source);
         let source_store = source_store.ok_or(Reason::UnknownSource)?;
         if source_store.stream.is_whole() {
+            source_store.may_have_readers = true;
             Ok(&mut source_store.desk)
         } else {
             Err(Reason::PartitionAway)
@@ -72,12 +73,14 @@ impl<D: Disk> SourceStores<D> {
         self.source_stores.iter_mut().map(|source_store| &mut source_store.desk)
     }
 
-    /// Returns the readers' desks that may serve pages now.
+    /// Returns the readers' desks, to serve pages from. Readers of a source of which a full resend
+    /// has begun are turned away first: they would be told of orders that are void, by tokens of
+    /// the new epoch.
     pub fn serving_desks(&mut self) -> impl Iterator<Item = &mut Desk> {
-        let source_stores = self.source_stores.iter_mut();
-        source_stores
-            .filter(|source_store| !source_store.stream.is_voiding())
-            .map(|source_store| &mut source_store.desk)
+        self.source_stores.iter_mut().map(|source_store| {
+            source_store.turn_readers_away();
+            &mut source_store.desk
+        })
     }
 
     /// Returns all readers' desks, read-only.

@@ -695,6 +695,8 @@ fn take_page(reader: &mut Reader, mut bytes: &[u8], said: u64) -> bool {
             NodeMessage::OrderPageBody(_, rows) => {
                 rows.map(Result::unwrap).for_each(|(row, _)| reader.take(&row));
             }
+            // A full resend has begun.
+            NodeMessage::Reject(reject) => assert_eq!(reject.reason, Reason::PartitionAway),
             other => panic!("{other:?}"),
         }
         bytes = rest;

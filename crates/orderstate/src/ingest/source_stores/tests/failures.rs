@@ -222,6 +222,22 @@ fn a_source_that_breaks_an_invariant_is_quarantined_and_comes_back_with_a_resend
     assert_eq!(rig.stores.store_of(SLOW).map(OrderStore::ended_count), Some(5));
 }
 
+/// A reader that waited for its turn was told of orders that the epoch had voided, and kept them.
+#[test]
+fn readers_who_wait_are_turned_away_when_a_full_resend_is_awaited() {
+    let mut rig: Stores<SimDisk> = Stores::of([SLOW, QUICK].map(passing).into());
+    let _ = rig.run(full_resend(SLOW, 1, 3));
+    seat_a_reader(&mut rig.stores);
+    let _ = rig.run(vec![open(SLOW, 2)]);
+    assert!(!rig.slow().0, "a resend is due");
+    assert_eq!(serve(&mut rig.stores), [Reason::PartitionAway]);
+    assert_eq!(serve(&mut rig.stores), [], "once");
+    assert_eq!(rig.stores.desk_of(SLOW).err(), Some(Reason::PartitionAway));
+    let _ = rig.run(full_resend(SLOW, 3, 2));
+    seat_a_reader(&mut rig.stores);
+    assert_eq!(serve(&mut rig.stores), []);
+}
+
 /// A failure behind a batch freed the connection's window twice, which ended the ingest thread.
 #[test]
 fn a_batch_that_breaks_an_invariant_frees_its_window_once_and_its_core_is_told_once() {
@@ -332,6 +348,10 @@ fn every_planted_bug_of_a_failed_source_is_found() {
     let reset: fn() = an_operator_resets_a_source_at_work_and_a_start_comes_to_the_same;
     for (bug, test) in [
         (Plant::ReadersKept, invariant),
+        (
+            Plant::ServedDuringResends,
+            readers_who_wait_are_turned_away_when_a_full_resend_is_awaited,
+        ),
         (Plant::FailureNotTold, invariant),
         (Plant::FailedWriteAcknowledged, write),
         (Plant::ResetNotKept, reset),
