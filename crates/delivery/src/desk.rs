@@ -15,6 +15,7 @@
 //! its token cannot be honoured, or it is not entitled       | a refusal with the oldest token
 //! its token is below the floor, and an archive is attached  | pages from the archive ([`older`])
 //! the store has not reached its `min_token` in time         | a refusal without a token
+//! the store cannot be read for now                          | a reject; its token stays valid
 //! ```
 //! A fetch with a `min_token` waits for that first, and only then by the other rows. With credit
 //! for several pages, each wait begins when the page before was served. A connection that takes no
@@ -134,7 +135,7 @@ pub enum FetchOutcome {
 /// The result of a call of [`Desk::poll`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PollOutcome {
-    /// Pages written, refusals included.
+    /// Pages written, refusals and rejects included.
     pub page_count: u32,
     /// Rows written.
     pub row_count: u32,

@@ -193,6 +193,7 @@ impl OrderStore {
             (meta.first, meta.is_older) = (floor, false);
         }
         self.records.reach(last_rec);
+        self.records.gave_up_to(last_rec);
         self.head = ChangeId { seq: floor.seq, rec: last_rec };
     }
 
@@ -252,7 +253,7 @@ impl OrderStore {
         let mut meta = SlotMeta::new(change.change_id, change.keys, change.standing);
         // This store may have discarded the order before: a reader from another store may have it
         // live, wherever it is.
-        meta.is_older = rec <= self.records.highest() && self.floor() > ChangeId::START;
+        meta.is_older = self.records.may_have_had(rec) && self.floor() > ChangeId::START;
         let slot = self.take_slot(meta, change.block, change.attributes);
         self.records.insert(rec, slot);
         let hash = self.metas.get(slot).hash;
@@ -317,16 +318,19 @@ impl OrderStore {
     fn succeed(&mut self, end: u32, change: &Change<'_>) {
         let (end, order_id) = (*self.metas.get(end), self.row(end).order_id());
         let mut meta = SlotMeta::new(change.change_id, change.keys, change.standing);
+        let is_same = order_id == change.order_id();
         if !end.begins_with(change.standing) {
-            // The end stands for the changes before it.
-            (meta.first, meta.is_older) = (end.first, end.is_older);
+            // The end stands for the changes before it. Another order comes to a store that had
+            // discarded the end as one that it may have had.
+            meta.first = if is_same { end.first } else { change.change_id };
+            meta.is_older = end.is_older || !is_same;
         }
         let slot = self.take_slot(meta, change.block, change.attributes);
         self.records.replace(change.change_id.rec, slot);
         let hash = self.metas.get(slot).hash;
         self.index.insert(slot, change.change_id, &change.keys, hash);
         self.count_in(slot);
-        if end.keys != change.keys && end.standing == SlotState::Ended {
+        if is_same && end.keys != change.keys && end.standing == SlotState::Ended {
             self.leave_mark(change.change_id, order_id, end.keys, change.keys);
         }
     }

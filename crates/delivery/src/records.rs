@@ -56,6 +56,8 @@ pub(crate) struct Records {
     far: BTreeMap<u64, Box<Chunk>>,
     /// The highest record number so far, of a record that is kept or of one that was.
     highest: Rec,
+    /// The highest number of a record that is not kept any longer.
+    highest_removed: Rec,
     held_count: u64,
 }
 
@@ -126,6 +128,16 @@ impl Records {
     /// not far ahead.
     pub(crate) fn reach(&mut self, rec: Rec) {
         self.highest = self.highest.max(rec);
+    }
+
+    /// Records that any number up to `rec` may be that of a record that is not kept any longer.
+    pub(crate) fn gave_up_to(&mut self, rec: Rec) {
+        self.highest_removed = self.highest_removed.max(rec);
+    }
+
+    /// True when a record with this number may have been removed.
+    pub(crate) fn may_have_had(&self, rec: Rec) -> bool {
+        rec <= self.highest_removed
     }
 
     /// Returns the number of the chunk that inserting `rec` allocates; `None` if it allocates
@@ -215,6 +227,7 @@ impl Records {
     }
 
     pub(crate) fn remove(&mut self, rec: Rec) {
+        self.gave_up_to(rec);
         let chunk = self.chunk_mut(rec);
         let place = &mut chunk.slots[Self::offset(rec)];
         assert!(*place != NO_SLOT, "record {rec} has no slot");

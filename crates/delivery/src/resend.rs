@@ -57,7 +57,7 @@ impl OrderStore {
     /// before it that has the order live is told by each store, or refused.
     pub(crate) fn void_changes(&mut self, void: Void, entries_max: u32) -> Option<Void> {
         let FilterRing::Ring { ring, .. } = self.index.find(&Filter::ALL) else { return None };
-        self.give_up_copies(entries_max);
+        self.give_up_copies(entries_max.min(self.live_count.saturating_add(self.waiting_count)));
         let mut position = self.index.position_after(ring, void.cursor);
         let (mut cursor, mut count) = (void.cursor, 0);
         while let Some((at, entry)) = self.index.next_live(ring, position) {
@@ -79,9 +79,9 @@ impl OrderStore {
         if meta.standing == SlotState::Ended {
             self.void_end(slot, &meta);
         }
-        // In a snapshot of a version before, a record that the store may have had before begins at
-        // the start.
-        let is_disowned = meta.first > valid_to || valid_to == ChangeId::START;
+        // A record that this store may have discarded before may have valid changes elsewhere.
+        let is_new = meta.first > valid_to && !meta.is_older;
+        let is_disowned = is_new || valid_to == ChangeId::START;
         if is_disowned
             && !meta.is_disowned()
             && meta.standing != SlotState::Leave

@@ -371,6 +371,8 @@ impl Restore {
         let Head { kinds, highest, .. } = self.head.take().expect("a complete one has a head");
         // The records with the highest numbers may be gone.
         self.store.records.reach(highest);
+        // A snapshot does not tell which records its store had discarded.
+        self.store.records.gave_up_to(highest);
         for (kind, value, floor) in core::mem::take(&mut self.floors) {
             // The original has no floor for a key of which it had no ring.
             if kinds >> kind as u8 & 1 == 1 {

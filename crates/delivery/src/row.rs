@@ -279,9 +279,9 @@ impl SlotMeta {
         SlotMeta { change_id, first: change_id, keys, standing, change_count: 1, ..SlotMeta::FREE }
     }
 
-    /// Records that all changes of the record are void. No reader whose token is honoured knows it:
-    /// those of before the valid place have not seen it, and until a resend has ended no reader is
-    /// served.
+    /// Records that all changes of the record are void, or that no token is honoured. No reader
+    /// whose token is knows it: those of before the valid place have not seen it, and until a
+    /// resend has ended no reader is served.
     pub(crate) fn disown(&mut self) {
         (self.first, self.is_older) = (DISOWNED, false);
     }

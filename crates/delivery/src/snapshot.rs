@@ -22,8 +22,8 @@
 //! A place is `seq` u64 and `rec` u64, keys are firm, account and instrument, u32 each. The first
 //! place of a record all of whose changes are void is twice the highest number. All numbers are
 //! little-endian. Chunks come in the order of their numbers: one head, slots, keys, one end.
-//! Versions 1 to 3 are read too: a record with the bit 128 begins at the start there, and none
-//! is void as a whole. The heads of 1 and 2 lack the log, that of 1 the highest record number.
+//! Versions 1 to 3 are read too: a record with the bit 128 begins at the start there. The heads of
+//! 1 and 2 lack the log, that of 1 the highest record number.
 //!
 //! A record has one slot, its latest entry, and perhaps earlier ones: ends that keep their places
 //! beside a tombstone, or a row of other keys or of another order.

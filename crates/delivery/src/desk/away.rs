@@ -31,6 +31,7 @@ impl Desk {
     ) -> Visit {
         let Some(out) = round.buffer(reader) else { return Visit::Pause };
         put_frame(&reject_of(&reader.head, reason), out);
+        round.polled.page_count += 1;
         Visit::Done
     }
 }

@@ -217,6 +217,7 @@ impl Desk {
                     return Visit::Pause;
                 };
                 put_frame(&reject_of(&reader.head, Reason::Overloaded), out);
+                round.polled.page_count += 1;
                 return Visit::Done;
             }
         };

@@ -235,6 +235,8 @@ impl Router {
         }
         match self.find(id, reject.request_no.0) {
             None => Ok(()),
+            // The store has been put aside: its other waiting fetches are rejected too.
+            Some(found) if !self.pool.is_serving(&found.asking) => Ok(()),
             Some(_) => Err(BackendFault::Refused(reject.reason)),
         }
     }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use weir_delivery::replay::STREAM_STATE_LEN;
 use weir_delivery::stream::{BatchOutcome, SourceStream};
-use weir_delivery::{ChunkOutcome, OrderStore, Restore, StoreConfig};
+use weir_delivery::{
+    ChunkOutcome, Filter, OrderStore, PageLimits, Restore, Selection, StoreConfig,
+};
 use weir_types::{ChangeId, Epoch, OrdStatus, OrderId, Reason, Rec, Seq, Switch};
 use weir_wire::delivery::RowFlags;
 use weir_wire::ingest::{BatchFlags, OpenSource};
@@ -257,28 +259,54 @@ fn an_order_that_is_discarded_leaves_its_end_with_those_who_have_it() {
     assert_eq!(of_reader, [(6, OrdStatus::Filled), (99, OrdStatus::New)].into());
 }
 
-/// A core that loses the end of its history a second time: the node has meanwhile discarded the
-/// order that had the number first.
+fn discard_all(store: &mut OrderStore) {
+    let all = store.config().retention;
+    store.set_retention(weir_delivery::Retention { count_max: 0, bytes_max: 0 });
+    while store.sweep(9) {}
+    store.set_retention(all);
+}
+
+/// A core that loses the end of its history a second time. Where the node has discarded the order
+/// that had the number first, the order behind it may be one that other stores know from before.
 #[test]
-pub fn a_number_is_free_again_where_its_first_order_was_discarded() {
+pub fn a_number_whose_first_order_was_discarded_is_free_without_a_valid_place_alone() {
     let mut source = Source::with(&[record(1, 1)], &[record(3, 6), ended(4, 6)]);
-    let all = source.store.config().retention;
-    source.store.set_retention(weir_delivery::Retention { count_max: 0, bytes_max: 0 });
-    while source.store.sweep(9) {}
-    source.store.set_retention(all);
+    discard_all(&mut source.store);
     source.open(at(2, 9));
     source.takes(both(), &[record(9, 1)]);
     source.takes(PLAIN, &[of(99, record(11, 6))]);
-    source.open(at(10, 9));
-    source.takes(both(), &[record(20, 1), of(98, record(20, 6))]);
+    // A number above all that were discarded is free, in whatever order the numbers came.
+    source.takes(PLAIN, &[record(12, 8), record(13, 7)]);
+    for from_snapshot in [false, true] {
+        if from_snapshot {
+            (source.stream, source.store) = copy_of(&source);
+        }
+        source.open(at(10, 9));
+        source.refuses(both(), &[record(20, 1), of(98, record(20, 6))]);
+    }
+    source.takes(both(), &[record(20, 1), of(97, record(20, 7)), of(96, record(20, 8))]);
+    source.check(&[1, 96, 97]);
+    source.open(ChangeId::START);
+    source.takes(both(), &[record(30, 1), of(98, record(30, 6))]);
     source.check(&[1, 98]);
-    // Snapshots tell it too.
-    (source.stream, source.store) = copy_of(&source);
-    source.open(at(19, 9));
-    source.takes(both(), &[record(30, 1), of(97, record(30, 6))]);
-    source.check(&[1, 97]);
-    source.open(at(30, 9));
-    source.refuses(both(), &[of(96, record(40, 6))]);
+}
+
+/// The valid place is amid the changes of one `seq`, of which a reader's pages had left out an
+/// order's state before the change that is void now.
+#[test]
+fn a_tombstone_of_an_order_from_before_reaches_a_reader_of_live_orders() {
+    let mut source = Source::with(&[], &[record(3, 6), ended(4, 6), ended(5, 7)]);
+    discard_all(&mut source.store);
+    source.takes(PLAIN, &[record(8, 2), record(11, 3), ended(11, 6)]);
+    source.open(at(11, 3));
+    source.takes(both(), &[record(20, 2), record(20, 3)]);
+    let live_only = Filter { live_only: true, ..Filter::ALL };
+    let limits = PageLimits { rows_max: 9, bytes_max: 1 << 20, scan_max: 99 };
+    let mut selection = Selection::default();
+    let _ = source.store.select(at(8, 2), &live_only, &limits, &mut selection);
+    let rows = source.store.rows(&selection);
+    let told: Vec<u64> = rows.iter().map(|row| row.rec.0).collect();
+    assert_eq!(told, [6, 2, 3]);
 }
 
 /// The node had discarded order 6 and took its number for another one. A store of the same entries
