@@ -35,6 +35,8 @@ const IN_FLIGHT: &str = "8192";
 const RATE_AT_FIRST: f64 = 400_000.0;
 /// The time within which files and order store have all events of a load.
 const SETTLE_MAX: Duration = Duration::from_secs(600);
+/// The longest time by which the log may be behind the node.
+const LOG_MAX: Duration = Duration::from_secs(10);
 
 /// Options of `weir-bench starts`.
 #[derive(Debug, clap::Args)]
@@ -280,9 +282,7 @@ impl Node {
     /// Returns the seconds of the parts of the start, as the node told them: the recovery of all
     /// partitions, the gateway, order state.
     fn told_parts(&self) -> anyhow::Result<[f64; 3]> {
-        let said = std::fs::read_to_string(&self.log).context("the node's log")?;
-        let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let lines: Vec<Value> = lines.collect();
+        let lines = self.lines_to("ready")?;
         let sum = |message: &str, name: &str| -> anyhow::Result<f64> {
             let mut found = lines.iter().filter(|line| line["message"] == message).peekable();
             ensure!(found.peek().is_some(), "no line {message:?} in the node's log");
@@ -292,6 +292,22 @@ impl Node {
         let recovery = sum("recovered", "seconds")?;
         let gateway = sum("views built", "gateway_seconds")?;
         Ok([recovery, gateway, sum("views built", "order_state_seconds")?])
+    }
+
+    /// Returns the lines of the log up to one with a message, once it is there: a thread of its own
+    /// writes the log, a little behind the line that announces the node.
+    fn lines_to(&self, message: &str) -> anyhow::Result<Vec<Value>> {
+        let begun = Instant::now();
+        loop {
+            let said = std::fs::read_to_string(&self.log).context("the node's log")?;
+            let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let lines: Vec<Value> = lines.collect();
+            if let Some(at) = lines.iter().position(|line| line["message"] == message) {
+                return Ok(lines.into_iter().take(at + 1).collect());
+            }
+            ensure!(begun.elapsed() < LOG_MAX, "no line {message:?} in the node's log");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Returns the position of the trading partition, and its figures.
