@@ -340,7 +340,9 @@ impl Node {
         loop {
             let page = StatusPage::fetch(&self.http)?.json;
             let row = trading(&page)?;
-            if row["event_in_files"] == row["events"] && page["delivery"]["events_behind"] == 0 {
+            if row["event_in_files"] == row["events"]
+                && page["delivery"]["sources"][0]["events_behind"] == 0
+            {
                 return Ok(());
             }
             ensure!(begun.elapsed() < SETTLE_MAX, "the views do not come to the end: {page}");

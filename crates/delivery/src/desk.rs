@@ -143,6 +143,15 @@ pub struct PollOutcome {
     pub has_more: bool,
 }
 
+impl PollOutcome {
+    /// Adds the result of another call.
+    pub fn add(&mut self, other: PollOutcome) {
+        self.page_count += other.page_count;
+        self.row_count += other.row_count;
+        self.has_more |= other.has_more;
+    }
+}
+
 /// A call of [`Desk::poll`]: its time, its destination, and its result so far.
 struct Round<'a, S> {
     now: Nanos,

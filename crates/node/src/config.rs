@@ -92,7 +92,7 @@ pub struct Config {
     /// [`Config::bootstrap_key`], or a generated one. Never read from a file: it is for one start.
     #[serde(skip)]
     pub new_operator_key: bool,
-    /// The trading partition; number 1 without it.
+    /// The trading partitions; one with the number 1 without them.
     #[serde(rename = "partition")]
     pub partitions: Vec<PartitionSection>,
     /// The command logs.
@@ -686,7 +686,7 @@ impl Config {
         if let Some(ingest) = &self.ingest {
             ingest.check()?;
         }
-        partition::check(&self.partitions, self.ingest.as_ref())?;
+        self.check_partitions()?;
         self.check_replica()?;
         if let Some(subscriptions) = &self.subscriptions {
             subscriptions.check()?;
@@ -783,24 +783,11 @@ impl Config {
         }
     }
 
-    /// Returns the number of the trading partition, its own or followed.
-    #[must_use]
-    pub fn partition_id(&self) -> PartitionId {
-        partition::id_of(&self.partitions)
-    }
-
     /// Returns the files of the keys that seal and open tokens.
     #[must_use]
     pub fn token_key_file(&self) -> TokenKeyFile {
         let delivery = &self.delivery;
         TokenKeyFile::of(&self.dir, delivery.token_key.as_deref(), &delivery.token_keys_opened)
-    }
-
-    /// Returns true when it has no trading partition but follows another node's.
-    #[must_use]
-    pub fn follows_own(&self) -> bool {
-        let own = self.partition_id().0;
-        self.replica.as_ref().is_some_and(|replica| replica.sources.contains(&own))
     }
 
     /// Returns true when gateway and partitions share a thread.

@@ -1,39 +1,39 @@
-//! The delivery stores' agent: follows the partition's events and answers queries for order state.
+//! The delivery stores' agent: follows the partitions' events and answers queries for order state.
 //!
 //! Ingest comes first in its cycle and does no work for readers. Readers are served within their
-//! latency budget (`look_interval`), so the partition never wakes this thread and never waits for
-//! it.
+//! latency budget (`look_interval`), so no partition ever wakes this thread or waits for it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
-use weir_delivery::{Desk, DeskConfig, FetchOutcome, Question, TokenKeys};
+use weir_delivery::{Desk, DeskConfig, FetchOutcome, PollOutcome, Question, TokenKeys};
 use weir_door::ConnectionId;
 use weir_door::reader_ports::{PageSender, ReaderPorts};
 use weir_door::reader_rings::{DeliveryRequest, Fetch};
 use weir_runtime::{Agent, Wake};
-use weir_types::{Durability, Epoch, Nanos, PartitionId, WallOffset};
+use weir_types::{Durability, Epoch, Nanos, PartitionId, SessionId, WallOffset};
 
 use crate::cold::{ArchiveSender, ColdAgent, ColdSources};
 use crate::figures::DeliveryFigures;
 use crate::ingest::own::OwnEvents;
-use crate::ingest::{IngestFigures, IngestPort, SourceStoreParts, SourceStores};
+use crate::ingest::{IngestFigures, IngestPort, SourceStore, SourceStoreParts, SourceStores};
+use crate::merged::MergedReaders;
 use crate::reader_list::ListTimes;
 use crate::reader_lister::ReaderLister;
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::kept::{KeepSettings, KeptOwnStore, KeptSourceStore, KeptSources};
 use crate::stores::own::OwnSource;
-use crate::stores::{StoreReport, StoreSettings, Sweeper};
+use crate::stores::{StoreSettings, Sweeper};
 use crate::token_keys::sealer;
-use crate::waiting_queries::{Query, WaitingQueries};
+use crate::waiting_queries::{EventPlace, Query, WaitingQueries};
 
-/// The number of events ingested in one step.
+/// The number of a partition's events ingested in one step.
 const INGEST_MAX: usize = 128;
 /// The number of steps in one cycle while a query waits for older events.
 const CATCH_UP_STEPS: usize = 8;
 /// The number of queries taken in one cycle.
 const ASK_MAX: usize = 256;
-/// The pause in nanoseconds when no reader waits for the partition's events.
+/// The pause in nanoseconds when no reader waits for a partition's events.
 const IDLE_INTERVAL: u64 = 2_000_000;
 /// The time in nanoseconds without news after which the polling interval is multiplied by the
 /// factor below: ten thousand readers that wait for a closed market cost little.
@@ -44,10 +44,8 @@ const QUIET_FACTOR: u64 = 4;
 pub struct DeliveryParts<'a> {
     /// The rings of the gateway, and of readers over HTTP where there are any.
     pub ports: ReaderPorts,
-    /// The source of the queries that name none: the node's own partition, also a followed one.
-    pub own_source: PartitionId,
-    /// The node's own partition, where it trades.
-    pub own: Option<OwnSource<'a>>,
+    /// The partitions that trade here.
+    pub own: Vec<OwnParts<'a>>,
     /// The keys that seal and open tokens.
     pub token_keys: TokenKeys,
     /// The settings of outside cores' stores, and the durability levels of their acknowledgements.
@@ -56,7 +54,8 @@ pub struct DeliveryParts<'a> {
     pub cold_sources: Option<ColdSources>,
     /// A waiting reader's latency budget.
     pub look_interval: Nanos,
-    /// Figures for other threads to read.
+    /// Figures for other threads to read: they name the sources of the queries that name none,
+    /// the node's own partitions, also followed ones.
     pub figures: Arc<DeliveryFigures>,
     /// The ring from outside cores, and their figures.
     pub ingest: (Option<IngestPort>, Arc<IngestFigures>),
@@ -64,20 +63,34 @@ pub struct DeliveryParts<'a> {
     pub replica: Option<(Vec<StoreSettings>, UpdatePort, Arc<ReplicaFigures>)>,
     /// The settings for keeping the stores over a restart.
     pub keep: KeepSettings,
-    /// The archive of the partition's own orders that the store discards, if any.
-    pub cold: Option<ArchiveSender>,
     /// The delivery agent's own thread.
     pub wake: Wake,
 }
 
+/// A partition that trades here, as a source.
+pub struct OwnParts<'a> {
+    /// Its events, and the settings of their store.
+    pub source: OwnSource<'a>,
+    /// The archive of the orders that the store discards, if any.
+    pub cold: Option<ArchiveSender>,
+}
+
+/// The events that a step ingested.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ingested {
+    count: usize,
+    /// True if a partition may have more.
+    has_more: bool,
+}
+
 /// The delivery stores' agent.
 pub struct DeliveryAgent {
-    /// The stores, the node's own partition's first, with their readers.
+    /// The stores, those of the partitions that trade here first, with their readers.
     source_stores: SourceStores,
-    /// The source of those queries that name none.
-    own_source: PartitionId,
+    /// The readers of all own partitions, where there are several.
+    merged: Option<MergedReaders>,
     ports: ReaderPorts,
-    /// Queries that wait until the own store has the events from before them.
+    /// Queries that wait until the stores have the events from before them.
     waiting: WaitingQueries,
     sweeper: Sweeper,
     lister: ReaderLister,
@@ -91,13 +104,13 @@ pub struct DeliveryAgent {
     has_more: bool,
     /// True when the last cycle found sweeping work.
     is_sweeping: bool,
-    /// The time of the partition's last news.
+    /// The time of the partitions' last news.
     news_at: Nanos,
     figures: Arc<DeliveryFigures>,
 }
 
 impl DeliveryAgent {
-    /// Returns an agent whose own store has all retained events.
+    /// Returns an agent whose stores have all retained events of the partitions that trade here.
     ///
     /// # Errors
     /// When a store cannot be recovered.
@@ -105,12 +118,15 @@ impl DeliveryAgent {
         let desk = |store| Desk::new(DeskConfig::default(), store, sealer(&parts.token_keys));
         let (port, figures) = parts.ingest;
         let cold = parts.cold_sources.as_ref();
-        let kept = parts.keep.bring_back(parts.own, &parts.sources, cold, &parts.wake)?;
+        let (own, archives): (Vec<_>, Vec<_>) =
+            parts.own.into_iter().map(|own| (own.source, own.cold)).unzip();
+        let kept = parts.keep.bring_back(own, &parts.sources, cold, &parts.wake)?;
         let mut source_stores = Vec::new();
-        if let Some(KeptOwnStore { store, stream, events, snapshot_every }) = kept.own {
+        for (own, cold) in kept.own.into_iter().zip(archives) {
+            let KeptOwnStore { store, stream, events, snapshot_every } = own;
             let own =
                 SourceStoreParts::own(desk(store), stream, OwnEvents::new(events), snapshot_every);
-            source_stores.push(SourceStoreParts { cold: parts.cold, ..own });
+            source_stores.push(SourceStoreParts { cold, ..own });
         }
         let snapshot_every = parts.keep.snapshot_every;
         for KeptSourceStore { store, stream, journal, tail, cold, failure } in kept.source_stores {
@@ -135,9 +151,10 @@ impl DeliveryAgent {
             }
             (port, figures)
         });
+        let own: Vec<_> = parts.figures.own.iter().map(|own| own.source).collect();
         let mut agent = DeliveryAgent {
+            merged: MergedReaders::of(&own, sealer(&parts.token_keys)),
             source_stores: SourceStores::new(source_stores, port, updates, kept.port, figures),
-            own_source: parts.own_source,
             ports: parts.ports,
             waiting: WaitingQueries::default(),
             sweeper: Sweeper::default(),
@@ -152,11 +169,11 @@ impl DeliveryAgent {
             figures: parts.figures,
         };
         agent.feed_cold_at_start();
-        while agent.ingest() > 0 {
+        while agent.ingest().count > 0 {
             agent.feed_cold_at_start();
         }
-        agent.publish_markets();
-        agent.publish_store();
+        agent.tell_markets();
+        agent.tell_stores();
         Ok((agent, KeptSources { writer: kept.writer, notes: kept.notes }))
     }
 
@@ -166,67 +183,67 @@ impl DeliveryAgent {
     }
 
     fn feed_cold_at_start(&mut self) {
-        if let Some(own) = self.source_stores.own() {
-            own.feed_cold_at_start();
-        }
+        self.source_stores.own_stores().for_each(SourceStore::feed_cold_at_start);
     }
 
-    /// Ingests events of the node's own partition; returns their number.
-    fn ingest(&mut self) -> usize {
-        let Some(own) = self.source_stores.own() else { return 0 };
-        let (taken, changes) = own.take_events(INGEST_MAX, &self.figures);
-        self.figures.counters.ingested.fetch_add(changes, Ordering::Relaxed);
-        taken
+    /// Ingests events of each partition that trades here.
+    fn ingest(&mut self) -> Ingested {
+        let mut ingested = Ingested::default();
+        for own in self.source_stores.own_stores() {
+            let count = own.take_events(INGEST_MAX);
+            ingested.count += count;
+            ingested.has_more |= count == INGEST_MAX;
+        }
+        ingested
     }
 
     /// Ingests events for queries that wait for them, in bounded steps: other readers are served
-    /// meanwhile. Returns the number of events.
-    fn catch_up(&mut self, now: Nanos) -> usize {
-        let mut taken = 0;
+    /// meanwhile.
+    fn catch_up(&mut self, now: Nanos) -> Ingested {
+        let mut ingested = Ingested::default();
         for _ in 0..CATCH_UP_STEPS {
             if self.waiting.is_empty() {
                 break;
             }
             let some = self.ingest();
             self.source_stores.feed_cold(now);
-            taken += some;
+            ingested.count += some.count;
+            ingested.has_more = some.has_more;
             self.ask_waiting(now);
-            if some < INGEST_MAX {
+            if !some.has_more {
                 break;
             }
         }
-        taken
+        ingested
     }
 
     /// Carries out the queries that wait no longer.
     fn ask_waiting(&mut self, now: Nanos) {
-        // Nothing to wait for: a full store, or none of the node's own.
-        let place = self.source_stores.own().and_then(|own| own.place_in_events());
-        let next = place.filter(|(next, end)| next < end).map_or(u64::MAX, |(next, _)| next);
-        while let Some(query) = self.waiting.pop(next, now) {
+        while let Some(query) = self.next_answerable(now) {
             self.carry_out(query, now);
         }
     }
 
-    fn publish_markets(&mut self) {
-        let Some(own) = self.source_stores.own() else { return };
-        if let Some(markets) = own.markets()
-            && markets.has_changes()
-        {
-            let mut table = self.figures.markets.lock().unwrap_or_else(PoisonError::into_inner);
-            markets.publish(&mut table);
-        }
-        // Behind the table: a page that is read once this position is there has its instruments.
-        let position = own.newest_command().unwrap_or_default();
-        self.figures.counters.position.store(position.0, Ordering::Relaxed);
+    fn next_answerable(&mut self, now: Nanos) -> Option<Query> {
+        let stores = &self.source_stores;
+        let is_there = |place: EventPlace| {
+            let mut own = stores.own_stores_ref();
+            let store = own.find(|store| store.source() == place.source);
+            // Nothing to wait for: a full store.
+            let next = store.and_then(SourceStore::place_in_events);
+            next.is_none_or(|(next, end)| next >= end || next >= place.record)
+        };
+        self.waiting.pop(is_there, now)
     }
 
-    fn publish_store(&self) {
-        let Some(store) = self.source_stores.store_of(self.own_source) else { return };
-        let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
-        self.figures.counters.orders.store(orders, Ordering::Relaxed);
-        let figures = StoreReport::of(store);
-        *self.figures.store.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+    fn tell_markets(&mut self) {
+        self.source_stores.own_stores().for_each(SourceStore::tell_markets);
+    }
+
+    fn tell_stores(&self) {
+        for own in &self.figures.own {
+            self.source_stores.store_of(own.source).iter().for_each(|store| own.tell_store(store));
+        }
     }
 
     /// Sweeps one of the stores for one step.
@@ -253,46 +270,64 @@ impl DeliveryAgent {
                     self.take_query(Query::Fetch(fetch), upto, now);
                 }
                 Some(DeliveryRequest::AddCredit(id, more)) => {
-                    self.take_query(Query::AddCredit(id, more), None, now);
+                    self.take_query(Query::AddCredit(id, more), Vec::new(), now);
                 }
                 Some(DeliveryRequest::Cancel(id, cancel)) => {
                     self.waiting.cancel(id, &cancel);
-                    self.source_stores.desks().for_each(|desk| desk.cancel(id.0, &cancel));
+                    let stores = &mut self.source_stores;
+                    stores.desks().for_each(|desk| desk.cancel(id.0, &cancel));
+                    self.merged.iter_mut().for_each(|all| all.cancel(id.0, &cancel, stores));
                 }
                 Some(DeliveryRequest::SessionEnded(id, session_id)) => {
-                    self.waiting.end_session(id, session_id);
-                    self.source_stores.desks().for_each(|desk| desk.end_session(id.0, session_id));
+                    self.end_session(id, session_id);
                 }
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
-                    self.source_stores.desks().for_each(|desk| desk.resume(id.0));
+                    self.resume(id);
                 }
                 Some(DeliveryRequest::Writable(id, false)) => self.paused.push(id),
                 Some(DeliveryRequest::Gone(id)) => {
                     self.waiting.drop_connection(id);
                     self.paused.retain(|paused| *paused != id);
-                    self.source_stores.desks().for_each(|desk| desk.drop_connection(id.0));
+                    let stores = &mut self.source_stores;
+                    stores.desks().for_each(|desk| desk.drop_connection(id.0));
+                    self.merged.iter_mut().for_each(|all| all.drop_connection(id.0, stores));
                 }
             }
         }
         ASK_MAX
     }
 
-    /// Returns the record that the store must come to before it answers a query of `source`; `None`
-    /// when it is there.
-    fn events_before(&mut self, source: PartitionId) -> Option<u64> {
-        if !source.is_none() && source != self.own_source {
-            return None;
-        }
-        let (next, end) = self.source_stores.own()?.place_in_events()?;
-        (next < end).then_some(end)
+    fn end_session(&mut self, id: ConnectionId, session_id: SessionId) {
+        self.waiting.end_session(id, session_id);
+        let stores = &mut self.source_stores;
+        stores.desks().for_each(|desk| desk.end_session(id.0, session_id));
+        self.merged.iter_mut().for_each(|all| all.end_session(id.0, session_id, stores));
+    }
+
+    /// Resumes the readers of a connection that can take pages again.
+    fn resume(&mut self, id: ConnectionId) {
+        self.source_stores.desks().for_each(|desk| desk.resume(id.0));
+        self.merged.iter_mut().for_each(|all| all.resume(id.0));
+    }
+
+    /// Returns the places that the stores must come to before they answer a query of `source`; none
+    /// where they are there.
+    fn events_before(&self, source: PartitionId) -> Vec<EventPlace> {
+        let own = self.source_stores.own_stores_ref();
+        let own = own.filter(|store| source.is_none() || store.source() == source);
+        let place = |store: &SourceStore| {
+            let (next, end) = store.place_in_events()?;
+            (next < end).then_some(EventPlace { source: store.source(), record: end })
+        };
+        own.filter_map(place).collect()
     }
 
     /// Carries a query out, or lets it wait for events or for its fetch, which waits.
-    fn take_query(&mut self, query: Query, upto: Option<u64>, now: Nanos) {
-        if upto.is_none() && !self.waiting.has_any_of_the_fetch_of(&query) {
+    fn take_query(&mut self, query: Query, upto: Vec<EventPlace>, now: Nanos) {
+        if upto.is_empty() && !self.waiting.has_any_of_the_fetch_of(&query) {
             self.carry_out(query, now);
-        } else if let Some(early) = self.waiting.push(query, upto.unwrap_or(0), now) {
+        } else if let Some(early) = self.waiting.push(query, upto, now) {
             self.carry_out(early, now);
         }
     }
@@ -302,6 +337,7 @@ impl DeliveryAgent {
             Query::Fetch(fetch) => self.ask(&fetch, now),
             Query::AddCredit(id, more) => {
                 self.source_stores.desks().for_each(|desk| desk.add_credit(id.0, &more, now));
+                self.merged.iter_mut().for_each(|all| all.add_credit(id.0, &more, now));
             }
         }
     }
@@ -314,22 +350,30 @@ impl DeliveryAgent {
             min_token: &fetch.min_token,
             entitlement: fetch.entitlement,
         };
-        let desk = match fetch.fetch.source_id {
-            PartitionId::NONE => self.source_stores.desk_of(self.own_source),
-            source => self.source_stores.desk_of(source),
+        let asked = match (fetch.fetch.source_id, &mut self.merged) {
+            (PartitionId::NONE, Some(all)) => all.ask(&question, now),
+            (source, _) => {
+                let source = if source.is_none() { self.only_source() } else { source };
+                let desk = self.source_stores.desk_of(source);
+                desk.map_or_else(FetchOutcome::Refused, |desk| desk.ask(&question, now))
+            }
         };
-        let asked = desk.map_or_else(FetchOutcome::Refused, |desk| desk.ask(&question, now));
         if let FetchOutcome::Refused(reason) = asked {
             self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
             self.ports.refuse(fetch, reason);
         }
     }
 
+    /// Returns the source of the queries that name none, where there is one partition.
+    fn only_source(&self) -> PartitionId {
+        self.figures.own.first().map_or(PartitionId::NONE, |own| own.source)
+    }
+
     /// Serves readers; returns the number of pages.
     fn serve(&mut self, now: Nanos) -> usize {
         for connection in std::mem::take(&mut self.blocked) {
             if self.ports.has_room(connection) {
-                self.source_stores.desks().for_each(|desk| desk.resume(connection.0));
+                self.resume(connection);
             } else {
                 self.blocked.push(connection);
             }
@@ -340,23 +384,31 @@ impl DeliveryAgent {
             blocked: &mut self.blocked,
             current: None,
         };
-        let (mut page_count, mut row_count, mut parked) = (0, 0, 0);
-        self.has_more = false;
+        let before = self.merged.as_ref().map_or((0, 0), MergedReaders::internal);
+        let (mut served, mut parked) = (PollOutcome::default(), 0);
         for desk in self.source_stores.serving_desks() {
-            let polled = desk.poll(now, &mut sink);
-            page_count += polled.page_count;
-            row_count += u64::from(polled.row_count);
+            served.add(match &mut self.merged {
+                Some(all) => all.poll_desk(desk, now, &mut sink),
+                None => desk.poll(now, &mut sink),
+            });
             parked += desk.reader_count() as u64;
-            self.has_more |= polled.has_more;
+        }
+        if let Some(all) = &mut self.merged {
+            served.add(all.poll(&mut self.source_stores, now, &mut sink));
         }
         sink.send_current();
+        self.has_more = served.has_more;
+        // Pages from desks to the readers of all partitions are no pages of readers.
+        let internal = self.merged.as_ref().map_or((0, 0), MergedReaders::internal);
+        let page_count = u64::from(served.page_count).saturating_sub(internal.0 - before.0);
+        let row_count = u64::from(served.row_count).saturating_sub(internal.1 - before.1);
         if page_count > 0 {
             self.ports.wake_all();
         }
-        self.figures.counters.pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
+        self.figures.counters.pages.fetch_add(page_count, Ordering::Relaxed);
         self.figures.counters.rows.fetch_add(row_count, Ordering::Relaxed);
         self.figures.counters.parked.store(parked, Ordering::Relaxed);
-        page_count as usize
+        served.page_count as usize
     }
 }
 
@@ -368,42 +420,45 @@ impl Agent for DeliveryAgent {
     fn wall_clock_moved(&mut self, wall: WallOffset) {
         self.wall = wall;
         self.source_stores.desks().for_each(|desk| desk.wall_clock_moved(wall));
+        self.merged.iter_mut().for_each(|all| all.wall_clock_moved(wall));
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
-        let mut ingested = self.ingest();
+        let ingested = self.ingest();
         let has_older = self.source_stores.feed_cold(now);
         let fed = self.source_stores.work(now);
         let asked = self.take_requests(now);
-        ingested += self.catch_up(now);
+        let caught_up = self.catch_up(now);
+        let has_news = ingested.count + caught_up.count > 0;
         let answered = self.source_stores.take_older_pages();
         let mut served = self.serve(now) + answered;
         served += self.source_stores.ask_for_older();
-        if ingested > 0 {
+        if has_news {
             self.news_at = now;
         }
-        let behind = self.source_stores.own().map_or(0, |own| own.events_behind());
-        self.figures.counters.events_behind.store(behind, Ordering::Relaxed);
+        self.source_stores.own_stores_ref().for_each(SourceStore::tell_lag);
         let swept = self.sweep();
         let times = ListTimes { now, wall: self.wall.wall_at(now) };
-        let listed = self.lister.step(&self.figures.readers, &mut self.source_stores, times);
-        let is_followed = fed > 0 && self.source_stores.own().is_none();
-        if ingested > 0 || swept || is_followed {
-            self.publish_markets();
-            self.publish_store();
+        let readers = (&mut self.source_stores, self.merged.as_ref());
+        let listed = self.lister.step(&self.figures.readers, readers, times);
+        let is_followed = fed > 0 && self.source_stores.own_stores_ref().next().is_none();
+        if has_news || swept || is_followed {
+            self.tell_markets();
+            self.tell_stores();
         }
         // Ingested events alone are no reason to poll again at once: further ones arrive meanwhile
         // and cost less together. A full cycle means that more are already there.
-        let more = [ingested >= INGEST_MAX, has_older, swept, listed, self.has_more];
+        let is_behind = ingested.has_more || caught_up.has_more;
+        let more = [is_behind, has_older, swept, listed, self.has_more];
         more.map(usize::from).iter().sum::<usize>() + fed + asked + served
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         let gap = self.source_stores.next_deadline().unwrap_or(Nanos(u64::MAX)).max(now);
-        // Batches of outside cores wake this thread; only the partition's events must be polled.
-        let own =
-            self.source_stores.desks_ref().find(|desk| desk.store().source() == self.own_source);
-        let interval = match own.map_or(0, Desk::reader_count) {
+        // Batches of outside cores wake this thread; only the partitions' events must be polled.
+        let is_own = |desk: &&Desk| self.figures.own_of(desk.store().source()).is_some();
+        let own = self.source_stores.desks_ref().filter(is_own);
+        let interval = match own.map(Desk::reader_count).sum::<usize>() {
             // The gateway takes pages without a notice.
             _ if !self.blocked.is_empty() || self.ports.has_waiting() => self.look_interval.0,
             _ if !self.waiting.is_empty() => self.look_interval.0,
@@ -412,7 +467,8 @@ impl Agent for DeliveryAgent {
             _ => self.look_interval.0,
         };
         let look = Nanos(now.0 + interval).min(gap);
-        let due = self.source_stores.desks_ref().filter_map(Desk::next_deadline).min();
+        let due = self.source_stores.desks_ref().filter_map(Desk::next_deadline);
+        let due = due.chain(self.merged.as_ref().and_then(MergedReaders::next_deadline)).min();
         Some(due.map_or(look, |deadline| deadline.max(now).min(look)))
     }
 
@@ -444,6 +500,8 @@ pub(crate) mod tests {
     use weir_wire::frame::{Framing, next_frame};
 
     use super::*;
+    use crate::figures::OwnStoreFigures;
+    use crate::stores::StoreReport;
     use crate::stores::own::EngineState;
     use crate::stores::snapshots::SnapshotWriter;
     use crate::token_keys::TokenKeyFile;
@@ -525,10 +583,9 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut tail, handle) = tail(TailConfig::new(32 << 20, 1));
         let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
-        let figures = Arc::new(DeliveryFigures::default());
         let events = EventReader::new(&handle, dir.path().join("events"), 1);
         let parts = parts(dir.path(), events, 6 << 20, port);
-        let parts = DeliveryParts { figures: figures.clone(), ..parts };
+        let figures = parts.figures.own[0].clone();
         let mut agent = DeliveryAgent::new(parts).unwrap().0;
         let count = 20_000;
         append(&mut tail, 1..=count);
@@ -565,8 +622,10 @@ pub(crate) mod tests {
         bytes_max: u64,
         gateway: GatewayPort,
     ) -> DeliveryParts<'static> {
-        let own = OwnSource {
+        let figures = DeliveryFigures::of([PartitionId(1)]);
+        let source = OwnSource {
             log: Arc::default(),
+            figures: figures.own[0].clone(),
             settings: settings(bytes_max),
             events,
             event_count: 0,
@@ -577,16 +636,14 @@ pub(crate) mod tests {
         };
         DeliveryParts {
             ports: ReaderPorts::new(gateway, None),
-            own_source: own.settings.source,
-            own: Some(own),
+            own: vec![OwnParts { source, cold: None }],
             token_keys: TokenKeyFile::own(dir).keys().unwrap(),
             sources: Vec::new(),
             look_interval: Nanos(1),
-            figures: Arc::new(DeliveryFigures::default()),
+            figures: Arc::new(figures),
             ingest: (None, Arc::default()),
             keep: KeepSettings::in_dir(dir),
             replica: None,
-            cold: None,
             cold_sources: None,
             wake: Wake::new(),
         }
@@ -624,7 +681,7 @@ pub(crate) mod tests {
         tail: weir_log::TailWriter,
         to_store: DeliveryPort,
         agent: DeliveryAgent,
-        figures: Arc<DeliveryFigures>,
+        figures: Arc<OwnStoreFigures>,
         appended: u64,
         _dir: tempfile::TempDir,
     }
@@ -634,10 +691,9 @@ pub(crate) mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (tail, handle) = tail(TailConfig::new(64 << 20, 1));
             let (to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
-            let figures = Arc::new(DeliveryFigures::default());
             let reader = EventReader::new(&handle, dir.path().join("events"), 1);
             let parts = parts(dir.path(), reader, u64::MAX, port);
-            let parts = DeliveryParts { figures: figures.clone(), ..parts };
+            let figures = parts.figures.own[0].clone();
             let agent = DeliveryAgent::new(parts).unwrap().0;
             let mut behind = Behind { tail, to_store, agent, figures, appended: 0, _dir: dir };
             behind.append(events);
@@ -798,10 +854,10 @@ pub(crate) mod tests {
         let (_to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
         let (_writer, events) = log_of(dir, count, epochs);
         let mut parts = parts(dir, events, u64::MAX, port);
-        let own = parts.own.as_mut().expect("it trades");
+        let own = &mut parts.own[0].source;
         (own.event_count, own.snapshot_every) = (count, 4_096);
         own.log.counters.synced.store(u64::MAX, Ordering::Relaxed);
-        let figures = parts.figures.clone();
+        let figures = parts.figures.own[0].clone();
         let (agent, kept) = DeliveryAgent::new(parts).unwrap();
         let store = *figures.store.lock().unwrap();
         (store, kept.notes, kept.writer, agent)
@@ -852,7 +908,7 @@ pub(crate) mod tests {
         let (_to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
         let (_writer, events) = log_of(dir.path(), 1_000, epochs(1, &[]));
         let mut parts = parts(dir.path(), events, u64::MAX, port);
-        let own = parts.own.as_mut().expect("it trades");
+        let own = &mut parts.own[0].source;
         (own.event_count, own.snapshot_every) = (1_000, 4_096);
         let log = own.log.clone();
         log.counters.synced.store(999, Ordering::Relaxed);
@@ -873,9 +929,9 @@ pub(crate) mod tests {
     }
 
     /// Returns true when the store honours a token of `epoch` at the change `number`.
-    fn honours(agent: &mut DeliveryAgent, epoch: Epoch, number: u64) -> bool {
+    fn honours(agent: &DeliveryAgent, epoch: Epoch, number: u64) -> bool {
         let change_id = weir_types::ChangeId::new(Seq(number), Rec(number));
-        let store = agent.source_stores.own().expect("it trades").desk.store();
+        let store = agent.source_stores.store_of(PartitionId(1)).expect("it trades");
         store.check(epoch, change_id, &weir_delivery::Filter::ALL).is_ok()
     }
 
@@ -892,9 +948,9 @@ pub(crate) mod tests {
         append(&mut tail, 11..=20);
         agent.do_work(Nanos(2));
         for (epoch, number, honoured) in [(1, 10, true), (1, 11, false), (3, 20, true)] {
-            assert_eq!(honours(&mut agent, Epoch(epoch), number), honoured, "{epoch}, {number}");
+            assert_eq!(honours(&agent, Epoch(epoch), number), honoured, "{epoch}, {number}");
         }
-        assert!(!honours(&mut agent, Epoch(2), 1), "an epoch that was skipped");
+        assert!(!honours(&agent, Epoch(2), 1), "an epoch that was skipped");
     }
 
     proptest! {
@@ -910,12 +966,12 @@ pub(crate) mod tests {
                 ended.push((epoch, last_valid));
                 epoch += skipped;
             }
-            let (.., mut agent) = brought_back(dir.path(), 20, epochs(epoch, &ended));
+            let (.., agent) = brought_back(dir.path(), 20, epochs(epoch, &ended));
             for (asked, number) in (1..=epoch).flat_map(|e| (1..=20).map(move |n| (e, n))) {
                 let mut since = ended.iter().filter(|(ended, _)| *ended >= asked);
                 let is_known = asked == epoch || ended.iter().any(|(ended, _)| *ended == asked);
                 let survives = is_known && since.all(|(_, end)| number <= *end);
-                let honoured = honours(&mut agent, Epoch(asked), number);
+                let honoured = honours(&agent, Epoch(asked), number);
                 prop_assert_eq!(honoured, survives, "epoch {}, change {}", asked, number);
             }
         }

@@ -18,6 +18,7 @@ pub mod cold;
 pub mod figures;
 pub mod ingest;
 pub mod markets;
+pub mod merged;
 mod panic_text;
 pub mod plant;
 pub mod reader_list;

@@ -37,7 +37,8 @@ pub struct ReadersReport {
     pub readers: Vec<ListedReader>,
 }
 
-/// A waiting query.
+/// A query that waits at a source. One for all of a node's partitions waits at each, if there are
+/// several.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListedReader {
     /// The source of the orders.

@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use weir_delivery::{Desk, WaitingFetch};
 
 use crate::ingest::SourceStores;
+use crate::merged::MergedReaders;
 use crate::reader_list::{LISTED_MAX, ListTimes, ListedReader, ReaderList};
 
 /// The number of seats visited in one cycle.
@@ -59,7 +60,7 @@ impl ReaderLister {
     pub fn step(
         &mut self,
         list: &ReaderList,
-        source_stores: &mut SourceStores,
+        (source_stores, merged): (&mut SourceStores, Option<&MergedReaders>),
         times: ListTimes,
     ) -> bool {
         let asked = list.asked();
@@ -67,7 +68,7 @@ impl ReaderLister {
             return false;
         }
         let mut builder = self.builder.take().unwrap_or_else(|| ListBuilder::new(asked));
-        if builder.step(source_stores, times) {
+        if builder.step(source_stores, merged, times) {
             self.builder = Some(builder);
             return true;
         }
@@ -87,12 +88,22 @@ impl ListBuilder {
     }
 
     /// Visits some seats, or measures one reader; returns false when the list is complete.
-    fn step(&mut self, source_stores: &mut SourceStores, times: ListTimes) -> bool {
+    fn step(
+        &mut self,
+        source_stores: &mut SourceStores,
+        merged: Option<&MergedReaders>,
+        times: ListTimes,
+    ) -> bool {
         if let Some(desk) = source_stores.desks_ref().nth(self.desk) {
             self.look(desk);
             return true;
         }
-        let Some(Reverse(found)) = self.found.pop() else { return false };
+        let Some(Reverse(mut found)) = self.found.pop() else { return false };
+        let number = found.waiting.correlation_id;
+        let behind = merged.and_then(|all| all.fetch_behind(found.waiting.connection, number));
+        if let Some(fetch) = behind {
+            (found.waiting.connection, found.waiting.correlation_id) = fetch;
+        }
         if let Some(desk) = source_stores.desks().nth(found.desk)
             && let Some(lag) = desk.lag(&found.waiting)
         {

@@ -169,7 +169,7 @@ fn sort(subscriptions: &mut [ListedSubscription], key: SortKey) {
 const RATES: [(&str, &str); 5] = [
     ("/delivery/pages", "pages_per_s"),
     ("/delivery/rows", "rows_per_s"),
-    ("/delivery/ingested", "changes_per_s"),
+    ("/delivery/sources/*/ingested", "changes_per_s"),
     ("/subscriptions/delivered", "messages_per_s"),
     ("/subscriptions/taken", "taken_per_s"),
 ];
@@ -177,8 +177,16 @@ const RATES: [(&str, &str); 5] = [
 /// The growth per second of a figure since the look before.
 fn rate(now: &TopSample, before: Option<&TopSample>, pointer: &str) -> Option<u64> {
     let before = before?;
-    let figure = |sample: &TopSample| sample.page.pointer(pointer).and_then(Value::as_u64);
+    let figure = |sample: &TopSample| figure(&sample.page, pointer);
     by_the_second(figure(now)?.saturating_sub(figure(before)?), now, before)
+}
+
+/// Returns a figure of the status page; with `/*` in the pointer, the sum over a list.
+fn figure(page: &Value, pointer: &str) -> Option<u64> {
+    let Some((list, rest)) = pointer.split_once("/*") else {
+        return page.pointer(pointer)?.as_u64();
+    };
+    page.pointer(list)?.as_array()?.iter().map(|one| one.pointer(rest)?.as_u64()).sum()
 }
 
 fn by_the_second(grown: u64, now: &TopSample, before: &TopSample) -> Option<u64> {
@@ -218,10 +226,10 @@ fn as_json(sample: &TopSample, before: Option<&TopSample>) -> Value {
         .iter()
         .map(|(pointer, name)| ((*name).to_owned(), json!(rate(sample, before, pointer))))
         .collect();
-    let figure = |pointer: &str| sample.page.pointer(pointer).cloned().unwrap_or(Value::Null);
+    let figure = |pointer: &str| figure(&sample.page, pointer);
     let readers = sample.readers.iter().map(|one| reader_json(one, sample, before));
     json!({
-        "readers_waiting": figure("/delivery/parked"), "orders": figure("/delivery/orders"),
+        "readers_waiting": figure("/delivery/parked"), "orders": figure("/delivery/sources/*/orders"),
         "refused": figure("/delivery/refused"), "rates": rates,
         "subscription_totals": {
             "attached": figure("/subscriptions/attached"),
@@ -248,7 +256,7 @@ fn source_json(source: &Value) -> Value {
 fn table(sample: &TopSample, before: Option<&TopSample>) -> String {
     use std::fmt::Write;
     let mut text = String::new();
-    let number = |pointer: &str| match sample.page.pointer(pointer).and_then(Value::as_u64) {
+    let number = |pointer: &str| match figure(&sample.page, pointer) {
         Some(figure) => figure.to_string(),
         None => "-".to_owned(),
     };
@@ -259,12 +267,12 @@ fn table(sample: &TopSample, before: Option<&TopSample>) -> String {
     let _ = writeln!(
         text,
         "state   {} orders, {} readers wait, {} refused; pages {}, rows {}, changes {}",
-        number("/delivery/orders"),
+        number("/delivery/sources/*/orders"),
         number("/delivery/parked"),
         number("/delivery/refused"),
         per_second("/delivery/pages"),
         per_second("/delivery/rows"),
-        per_second("/delivery/ingested"),
+        per_second("/delivery/sources/*/ingested"),
     );
     for source in sources(&sample.page) {
         let fed = if source["is_open"] == true { "fed" } else { "not fed" };

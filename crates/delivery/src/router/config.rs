@@ -93,6 +93,8 @@ pub struct RouterFigures {
     pub asked_count: u64,
     /// Pages of backends that were used.
     pub answer_count: u64,
+    /// Rows in them.
+    pub answer_row_count: u64,
     /// Pages of backends that came after their request was given up.
     pub late_count: u64,
     /// Fetches that found their sources waiting already.

@@ -180,6 +180,7 @@ impl Router {
             false => LegStatus::More,
         };
         self.figures.answer_count += 1;
+        self.figures.answer_row_count += u64::from(header.row_count);
         self.answered(found);
         Ok(())
     }

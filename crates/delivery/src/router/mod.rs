@@ -134,6 +134,14 @@ impl Router {
         self.seats.count() - self.lingering.len()
     }
 
+    /// Returns the connection and the number of the fetch that a request to a backend is for, by the
+    /// request's number; `None` if it was given up.
+    #[must_use]
+    pub fn fetch_of(&self, request: u64) -> Option<(u64, u64)> {
+        let reader = self.seats.get(u32::try_from(request >> 32).ok()?)?;
+        Some((reader.connection, reader.head.correlation_id))
+    }
+
     /// Adds a backend; it is down until [`Router::backend_up`]. If its source is new, readers
     /// follow the source from its beginning.
     ///

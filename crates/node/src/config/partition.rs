@@ -1,16 +1,19 @@
-//! The section `[[partition]]`: the node's trading partition.
+//! The sections `[[partition]]`: the node's trading partitions.
 
 use serde::Deserialize;
 use weir_runtime::ConfigError;
 use weir_types::PartitionId;
 
-use super::IngestSection;
+use super::{Config, NodeRole};
 
-/// The number of a partition that no section describes.
-const DEFAULT_ID: u16 = 1;
+/// The number of the partition of a node whose configuration has none.
+const DEFAULT_ID: PartitionId = PartitionId(1);
+/// The maximum number of a node's partitions: an answer to a logon has a resume point of each, and
+/// of the control partition.
+pub const PARTITIONS_MAX: usize = 63;
 
 /// A trading partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionSection {
     /// Its number, 1 to 65535. It is in the ids of its orders, in its logs, and in tokens, where it
@@ -18,31 +21,78 @@ pub struct PartitionSection {
     pub id: u16,
 }
 
-/// Returns the number of the partition that these sections describe.
-pub(super) fn id_of(sections: &[PartitionSection]) -> PartitionId {
-    PartitionId(sections.first().map_or(DEFAULT_ID, |section| section.id))
-}
+impl Config {
+    /// Returns the numbers of the trading partitions, its own or followed, in ascending order; none
+    /// for a router.
+    #[must_use]
+    pub fn own_ids(&self) -> Vec<PartitionId> {
+        if self.role == NodeRole::Router {
+            return Vec::new();
+        }
+        let mut ids: Vec<_> = self.partitions.iter().map(|one| PartitionId(one.id)).collect();
+        ids.sort_unstable();
+        if ids.is_empty() { vec![DEFAULT_ID] } else { ids }
+    }
 
-/// Checks that there is one partition at most, with a number that no outside source has.
-pub(super) fn check(
-    sections: &[PartitionSection],
-    ingest: Option<&IngestSection>,
-) -> Result<(), ConfigError> {
-    let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
-    if sections.len() > 1 {
-        return out("partition", format!("{} sections", sections.len()), "one at most");
+    /// Returns true when it has no trading partition but follows those of another node.
+    #[must_use]
+    pub fn follows_own(&self) -> bool {
+        self.replica.is_some() && self.own_ids().iter().all(|id| self.follows(*id))
     }
-    let id = id_of(sections);
-    if id.is_none() {
-        return out("partition.id", id.to_string(), "1 to 65535");
+
+    fn follows(&self, id: PartitionId) -> bool {
+        self.replica.as_ref().is_some_and(|replica| replica.sources.contains(&id.0))
     }
-    let is_taken = ingest.is_some_and(|ingest| ingest.sources.iter().any(|of| of.id == id.0));
-    if is_taken {
-        let want = "a number that the node's own partition does not have: [[partition]] id, 1 \
-                    without it";
-        return out("ingest.source.id", id.to_string(), want);
+
+    /// Checks that each partition has a number of its own, which no outside source has, and that
+    /// all are followed or none.
+    pub(super) fn check_partitions(&self) -> Result<(), ConfigError> {
+        let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
+        if self.partitions.len() > PARTITIONS_MAX {
+            return out("partition", format!("{} sections", self.partitions.len()), "63 at most");
+        }
+        for (index, one) in self.partitions.iter().enumerate() {
+            if one.id == 0 {
+                return out("partition.id", one.id.to_string(), "1 to 65535");
+            }
+            let before = &self.partitions[..index];
+            if before.iter().any(|other| other.id == one.id) {
+                return out("partition.id", one.id.to_string(), "each partition once");
+            }
+        }
+        let own = self.own_ids();
+        for id in &own {
+            let mut sources = self.ingest.iter().flat_map(|ingest| &ingest.sources);
+            if sources.any(|source| source.id == id.0) {
+                let want = "a number that no partition of the node has: [[partition]] id, 1 \
+                            without any";
+                return out("ingest.source.id", id.to_string(), want);
+            }
+        }
+        let followed = own.iter().find(|id| self.follows(**id));
+        if let Some(followed) = followed.filter(|_| !self.follows_own()) {
+            let want = "all of the node's partitions or none: a node trades, or follows one that \
+                        does";
+            return out("replica.sources", followed.to_string(), want);
+        }
+        self.check_several(own.len())
     }
-    Ok(())
+
+    /// Checks the parts that are of one partition.
+    fn check_several(&self, count: usize) -> Result<(), ConfigError> {
+        let parts = [
+            ("subscriptions", self.subscriptions.is_some()),
+            ("market_publisher", self.market_publisher.is_some()),
+        ];
+        match parts.into_iter().find(|(_, is_there)| *is_there && count > 1) {
+            Some((key, _)) => Err(ConfigError::OutOfRange {
+                key,
+                value: "(given)".to_owned(),
+                want: "one [[partition]] at most beside it",
+            }),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -53,32 +103,44 @@ mod tests {
 
     const SOURCE: &str =
         "[ingest]\nlisten = \"127.0.0.1:0\"\n[[ingest.source]]\nsession = 3\nid = ";
+    const REPLICA: &str =
+        "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\nsources = ";
+    const SEVEN: &str = "[[partition]]\nid = 7\n";
+    const EIGHT: &str = "[[partition]]\nid = 8\n";
 
     #[test]
-    fn the_partition_has_a_number_of_its_own() {
-        let id = |text: &str| Config::parse(text).map(|config| config.partition_id());
-        assert_eq!(id("").unwrap(), PartitionId(1));
-        assert_eq!(id("[[partition]]\nid = 7").unwrap(), PartitionId(7));
-        assert_eq!(id(&format!("[[partition]]\nid = 7\n{SOURCE}1")).unwrap(), PartitionId(7));
+    fn each_partition_has_a_number_of_its_own() {
+        let ids = |text: &str| Config::parse(text).map(|config| config.own_ids());
+        assert_eq!(ids("").unwrap(), [PartitionId(1)]);
+        assert_eq!(ids(SEVEN).unwrap(), [PartitionId(7)]);
+        assert_eq!(ids(&format!("{EIGHT}{SEVEN}")).unwrap(), [PartitionId(7), PartitionId(8)]);
+        assert_eq!(ids(&format!("{SEVEN}{SOURCE}1")).unwrap(), [PartitionId(7)]);
+        let many: String = (1..=64).map(|id| format!("[[partition]]\nid = {id}\n")).collect();
         for (text, key) in [
             ("[[partition]]\nid = 0".to_owned(), "partition.id"),
-            ("[[partition]]\nid = 7\n[[partition]]\nid = 8".to_owned(), "partition"),
-            (format!("[[partition]]\nid = 7\n{SOURCE}7"), "ingest.source.id"),
+            (format!("{SEVEN}{EIGHT}{SEVEN}"), "partition.id"),
+            (many, "partition"),
+            (format!("{SEVEN}{SOURCE}7"), "ingest.source.id"),
+            (format!("{SEVEN}{EIGHT}{SOURCE}8"), "ingest.source.id"),
             (format!("{SOURCE}1"), "ingest.source.id"),
-            (format!("[[partition]]\nid = 7\n{SOURCE}0"), "ingest.source.id"),
+            (format!("{SEVEN}{SOURCE}0"), "ingest.source.id"),
+            (format!("{SEVEN}{EIGHT}[subscriptions]\nlisten = \"127.0.0.1:0\""), "subscriptions"),
         ] {
-            let error = id(&text).unwrap_err().to_string();
-            assert!(error.contains(&format!("{key}:")) || error.contains(key), "{text}: {error}");
+            let error = ids(&text).unwrap_err().to_string();
+            assert!(error.contains(&format!("{key} ")), "{text}: {error}");
         }
     }
 
     #[test]
-    fn a_node_that_follows_its_own_number_has_no_partition() {
-        let follows = |text: &str| {
-            let section = "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\n";
-            Config::parse(&format!("{text}{section}sources = [7]")).unwrap().follows_own()
+    fn a_node_that_follows_the_numbers_of_its_partitions_has_none_of_its_own() {
+        let follows = |text: &str, sources: &str| {
+            Config::parse(&format!("{text}{REPLICA}{sources}")).map(|config| config.follows_own())
         };
-        assert!(follows("[[partition]]\nid = 7\n"));
-        assert!(!follows(""));
+        assert!(follows(SEVEN, "[7]").unwrap());
+        assert!(!follows("", "[7]").unwrap());
+        assert!(follows(&format!("{SEVEN}{EIGHT}"), "[9, 8, 7]").unwrap());
+        assert!(!follows(&format!("{SEVEN}{EIGHT}"), "[9]").unwrap());
+        let error = follows(&format!("{SEVEN}{EIGHT}"), "[8]").unwrap_err().to_string();
+        assert!(error.contains("replica.sources"), "{error}");
     }
 }

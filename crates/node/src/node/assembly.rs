@@ -81,7 +81,7 @@ impl<'a> Assembly<'a> {
             wakes: Wakes::new(config.is_fused()),
             draining: Arc::new(AtomicBool::new(false)),
             gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
-            delivery_figures: Arc::new(DeliveryFigures::default()),
+            delivery_figures: Arc::new(DeliveryFigures::of(config.own_ids())),
             ingest_figures: Arc::default(),
             replica_figures: Arc::default(),
             subscriptions_figures: Arc::default(),
@@ -100,7 +100,6 @@ impl<'a> Assembly<'a> {
     /// Returns the node's status with the figures of its parts.
     pub(super) fn status(&self) -> NodeStatus {
         NodeStatus {
-            own: self.config.partition_id(),
             started: Instant::now(),
             durability: self.config.durability,
             wait: self.config.wait,

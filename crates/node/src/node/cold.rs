@@ -1,5 +1,5 @@
-//! The archives of orders that the stores discard, where configured: one for the node's own orders
-//! and one for each outside source, all on one thread.
+//! The archives of orders that the stores discard, where configured: one for each partition and one
+//! for each outside source, all on one thread.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ impl Assembly<'_> {
         pace_of(self.config.delivery.cold.as_ref().map_or(1, |section| section.rows_per_second))
     }
 
-    /// Opens the archive of the node's own orders, without a thread; returns the store's end of it.
+    /// Opens the archive of a partition's orders, without a thread; returns the store's end of it.
     pub(super) fn cold(
         &self,
         trading: &RecoveredPartition,
@@ -130,7 +130,7 @@ pub(super) fn figures_of(config: &Config) -> BTreeMap<PartitionId, Arc<ColdFigur
     if config.delivery.cold.is_none() {
         return BTreeMap::new();
     }
-    let own = (!config.follows_own()).then(|| config.partition_id());
+    let own = if config.follows_own() { Vec::new() } else { config.own_ids() };
     let sources = config.ingest.iter().flat_map(|section| &section.sources);
     let sources = sources.map(|source| PartitionId(source.id));
     own.into_iter().chain(sources).map(|source| (source, Arc::default())).collect()

@@ -87,7 +87,7 @@ impl Assembly<'_> {
                 .followed()
                 .iter()
                 .map(|s| s.source)
-                .chain([self.config.partition_id()])
+                .chain(self.config.own_ids())
                 .collect(),
             definitions: control.reader("ingest"),
             port,

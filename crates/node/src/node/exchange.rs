@@ -1,16 +1,17 @@
-//! A node that trades: the trading partition beside the control partition, with all views of its
+//! A node that trades: the trading partitions beside the control partition, with all views of their
 //! events.
 
 use std::sync::Arc;
 
 use weir_partition::dirs::{RESTORE_UNFINISHED, partition_dir, partitions_in};
+use weir_types::PartitionId;
 
 use super::builder::{Builder, Views};
 use super::{CONTROL, Node};
 use crate::config::Config;
 use crate::health::Health;
 
-/// Starts a node with a trading partition.
+/// Starts a node with trading partitions.
 pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
     let (builder, views) = build(config, health)?;
     builder.start(views)
@@ -20,18 +21,19 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
 fn build(config: &Config, health: Arc<Health>) -> anyhow::Result<(Builder<'_>, Views)> {
     refuse_other(config)?;
     refuse_forgotten(config)?;
-    let mut builder = Builder::open(config, health, &[CONTROL, config.partition_id()])?;
+    let partitions: Vec<_> = std::iter::once(CONTROL).chain(config.own_ids()).collect();
+    let mut builder = Builder::open(config, health, &partitions)?;
     let Builder { parts, recovered, notes, .. } = &mut builder;
-    let [control, trading] = &recovered[..] else {
+    let [control, trading @ ..] = &recovered[..] else {
         unreachable!("the builder recovers the partitions that it is given")
     };
     let ingest = parts.ingest(control)?;
-    let subscriptions = parts.subscriptions(control, trading, notes)?;
+    let subscriptions = parts.subscriptions(control, &trading[0], notes)?;
     parts.open_market(control)?;
     let replica = parts.replica()?;
     notes.extend(config.replica.as_ref().map(|replica| {
-        let (own, sources) = (config.partition_id(), &replica.sources);
-        format!("partition {own} trades here, and the sources {sources:?} are followed")
+        let (own, sources) = (numbers(&config.own_ids()), &replica.sources);
+        format!("{own} trades here, and the sources {sources:?} are followed")
     }));
     let views = builder.stores(ingest, replica)?;
     let Builder { parts, recovered, notes, .. } = &mut builder;
@@ -39,19 +41,27 @@ fn build(config: &Config, health: Arc<Health>) -> anyhow::Result<(Builder<'_>, V
     Ok((builder, Views { subscriptions, publisher, ..views }))
 }
 
-/// Refuses a directory whose partition has another number: an exchange keeps its number, and a
-/// second, empty partition would hide the orders of the first.
+/// Returns the numbers of partitions in words.
+fn numbers(ids: &[PartitionId]) -> String {
+    let all: Vec<_> = ids.iter().map(PartitionId::to_string).collect();
+    let noun = if ids.len() == 1 { "partition" } else { "partitions" };
+    format!("{noun} {}", all.join(", "))
+}
+
+/// Refuses a directory with a partition that the configuration lacks: an exchange keeps its
+/// numbers, and its orders would be hidden. A partition may be added.
 fn refuse_other(config: &Config) -> anyhow::Result<()> {
-    let id = config.partition_id();
+    let own = config.own_ids();
     if config.dir.join(RESTORE_UNFINISHED).exists() {
         // The recovery says so.
         return Ok(());
     }
-    if let Some(other) = partitions_in(&config.dir)?.into_iter().find(|other| *other != id) {
-        let dir = config.dir.display();
+    if let Some(other) = partitions_in(&config.dir)?.into_iter().find(|id| !own.contains(id)) {
+        let (dir, own) = (config.dir.display(), numbers(&own));
         anyhow::bail!(
-            "{dir} has partition {other}, and partition.id is {id}: an exchange keeps its number. \
-             Remove partition-{other} only if it never had an order"
+            "{dir} has partition {other}, which no [[partition]] names: an exchange keeps its \
+             numbers, and this one would have {own}. Remove partition-{other} only if it never had \
+             an order"
         );
     }
     Ok(())
@@ -85,7 +95,6 @@ mod tests {
     use weir_io::ThreadDisk;
     use weir_log::SegmentKind;
     use weir_partition::dirs::PartitionDirs;
-    use weir_types::PartitionId;
 
     use super::*;
 
@@ -138,7 +147,7 @@ mod tests {
         let mut node = Node::start(&config, Arc::default()).unwrap();
         node.stop();
         drop(node);
-        for id in [CONTROL, config.partition_id()] {
+        for id in [CONTROL, PartitionId(1)] {
             assert_closed(dir.path(), id);
         }
         for _ in 0..3 {
@@ -147,7 +156,7 @@ mod tests {
             let file = OwnedFd::from(File::open("/dev/null").unwrap());
             builder.web_listener = Some(TcpListener::from(file));
             assert!(builder.start(views).is_err());
-            for id in [CONTROL, config.partition_id()] {
+            for id in [CONTROL, PartitionId(1)] {
                 assert_closed(dir.path(), id);
             }
         }

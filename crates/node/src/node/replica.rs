@@ -1,4 +1,4 @@
-//! A node that follows another node's partition and has none of its own: a control partition, in
+//! A node that follows another node's partitions and has none of its own: a control partition, in
 //! which its clients' sessions are defined, and the followed stores. It trades nothing.
 //!
 //! Clients log on as at any node: same gateway, same newcomers' thread, same keys.
@@ -12,7 +12,7 @@ use super::{CONTROL, Node};
 use crate::config::Config;
 use crate::health::Health;
 
-/// Starts a node whose partition is followed from another node.
+/// Starts a node whose partitions are followed from another node.
 pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
     refuse_traded(config)?;
     let mut builder = Builder::open(config, health, &[CONTROL])?;
@@ -23,13 +23,12 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     builder.start(views)
 }
 
-/// Refuses a directory with orders of its own: the followed partition would hide them.
+/// Refuses a directory with orders of its own: the followed partitions would hide them.
 fn refuse_traded(config: &Config) -> anyhow::Result<()> {
     if let Some(traded) = partitions_in(&config.dir)?.first() {
         anyhow::bail!(
-            "replica.sources has {}, the number of the own partition, and {} has partition \
-             {traded}, whose orders it would hide: choose another dir",
-            config.partition_id(),
+            "replica.sources has the numbers of [[partition]], and {} has partition {traded}, whose \
+             orders would be hidden: choose another dir",
             config.dir.display()
         );
     }

@@ -1,12 +1,12 @@
 //! The order stores of a node at work: the delivery agent with its sources, and the agent that
-//! follows another node's.
+//! follows those of another node.
 
 use std::time::Instant;
 
 use anyhow::Context;
 use weir_log::SequencedLog as _;
-use weir_orderstate::agent::{DeliveryAgent, DeliveryParts};
-use weir_orderstate::cold::ArchiveSender;
+use weir_orderstate::agent::{DeliveryAgent, DeliveryParts, OwnParts};
+use weir_orderstate::cold::{ArchiveSender, SharedPace};
 use weir_orderstate::ingest::{IngestAgent, IngestPort};
 use weir_orderstate::markets::MarketState;
 use weir_orderstate::replica::{ReplicaAgent, ReplicaParts, UpdatePort, follow_to_store};
@@ -43,9 +43,9 @@ impl Builder<'_> {
         let (mut agent, writer) = self.delivery(ingest_port, update_port)?;
         self.times.order_state = begun.elapsed();
         let mut cold = agent.take_cold();
-        let own_id = self.parts.config.partition_id();
-        if let Some(trading) = self.recovered.iter().find(|one| one.partition_id == own_id) {
-            cold.iter_mut().for_each(|agent| agent.begin_after(trading.log.last_log_time()));
+        let trading = self.recovered.iter().filter(|one| !one.partition_id.is_none());
+        if let Some(log_time) = trading.map(|one| one.log.last_log_time()).max() {
+            cold.iter_mut().for_each(|agent| agent.begin_after(log_time));
         }
         let delivery = self.parts.delivery_thread().with_agent(agent);
         Ok(Views { ingest, replica, writer, cold, ..Views::new(delivery) })
@@ -59,12 +59,10 @@ impl Builder<'_> {
     ) -> anyhow::Result<(DeliveryAgent, Option<SnapshotWriter>)> {
         let ports = self.take_reader_ports();
         let (parts, notes) = (&self.parts, &mut self.notes);
-        let own_id = parts.config.partition_id();
-        let trading = self.recovered.iter_mut().find(|one| one.partition_id == own_id);
         let pace = parts.cold_pace();
-        let open_cold = |trading: &RecoveredPartition| parts.cold(trading, pace.clone(), notes);
-        let cold = trading.as_deref().map(open_cold).transpose()?;
-        let cold = cold.flatten();
+        let trading = self.recovered.iter_mut().filter(|one| !one.partition_id.is_none());
+        let own = trading.map(|one| parts.own_source(one, pace.clone(), notes));
+        let own = own.collect::<anyhow::Result<Vec<_>>>()?;
         let section = &parts.config.delivery;
         let sources = parts.config.ingest.iter().flat_map(|section| &section.sources);
         let settings = |source: &SourceSection| {
@@ -79,19 +77,8 @@ impl Builder<'_> {
         let snapshot_every = parts.config.ingest.as_ref().map(|i| i.snapshot_every_bytes);
         let keep =
             KeepSettings { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
-        let own = trading.map(|trading| OwnSource {
-            log: trading.figures.clone(),
-            settings: section.settings(own_id, None),
-            older_upto: cold.as_ref().map(ArchiveSender::fed),
-            events: trading.reader(OWN_STORE),
-            event_count: trading.event_count(),
-            log_id: trading.log.log_id(),
-            snapshot_every: section.snapshot_every_bytes,
-            engine: begin_with_engine(trading),
-        });
         let (agent, kept) = DeliveryAgent::new(DeliveryParts {
             ports,
-            own_source: own_id,
             own,
             token_keys: parts.token_keys.clone(),
             sources,
@@ -102,7 +89,6 @@ impl Builder<'_> {
             wake: parts.wakes.delivery.clone(),
             replica: updates.map(|port| (parts.followed(), port, parts.replica_figures.clone())),
             keep,
-            cold,
         })?;
         notes.extend(kept.notes);
         Ok((agent, kept.writer))
@@ -142,6 +128,32 @@ fn engine_state(trading: &RecoveredPartition) -> EngineState {
 }
 
 impl Assembly<'_> {
+    /// Returns a partition as a source of orders, with the archive of those that its store
+    /// discards.
+    fn own_source<'p>(
+        &self,
+        trading: &'p mut RecoveredPartition,
+        pace: SharedPace,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<OwnParts<'p>> {
+        let id = trading.partition_id;
+        let cold = self.cold(trading, pace, notes)?;
+        let figures = self.delivery_figures.own_of(id).expect("the figures of all partitions");
+        let section = &self.config.delivery;
+        let source = OwnSource {
+            log: trading.figures.clone(),
+            figures: figures.clone(),
+            settings: section.settings(id, None),
+            older_upto: cold.as_ref().map(ArchiveSender::fed),
+            events: trading.reader(OWN_STORE),
+            event_count: trading.event_count(),
+            log_id: trading.log.log_id(),
+            snapshot_every: section.snapshot_every_bytes,
+            engine: begin_with_engine(trading),
+        };
+        Ok(OwnParts { source, cold })
+    }
+
     /// Returns the settings of the followed sources' stores.
     pub(super) fn followed(&self) -> Vec<StoreSettings> {
         let sources = self.config.replica.iter().flat_map(|section| &section.sources);

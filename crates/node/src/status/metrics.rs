@@ -13,7 +13,10 @@ pub(super) fn put(report: &StatusReport, page: &mut MetricsPage) {
     page.put("weir_gateway", &report.gateway);
     page.put("weir_gateway", &report.cycles);
     page.put("weir", report);
+    let own = report.delivery.sources.iter();
+    let rows: Vec<_> = own.map(|s| (source_label(s.source), &s.counts)).collect();
     page.put("weir_delivery", &report.delivery.counts);
+    page.put_rows("weir_delivery", &rows);
     put_stores(report, page);
     put_parts(report, page);
     put_cold(report, page);
@@ -24,15 +27,14 @@ pub(super) fn put(report: &StatusReport, page: &mut MetricsPage) {
 
 /// Writes the metrics of each store's memory and sweeping.
 fn put_stores(report: &StatusReport, page: &mut MetricsPage) {
-    // A followed partition of the node's number replaces its own.
-    let own = report.delivery.source;
-    let is_followed = report.replica.iter().flat_map(|r| &r.sources).any(|s| s.source == own);
-    let own = (!is_followed).then_some((own, &report.delivery.store));
+    let is_followed = |id| report.replica.iter().flat_map(|r| &r.sources).any(|s| s.source == id);
+    let own = report.delivery.sources.iter().filter(|own| !is_followed(own.source));
+    let own = own.map(|own| (own.source, &own.store));
     let sources = report.ingest.iter().flat_map(|ingest| &ingest.sources);
     let followed = report.replica.iter().flat_map(|replica| &replica.sources);
     let sources = sources.map(|s| (s.source, &s.store));
     let followed = followed.map(|s| (s.source, &s.store));
-    let stores = own.into_iter().chain(sources).chain(followed);
+    let stores = own.chain(sources).chain(followed);
     let rows: Vec<(String, &StoreReport)> =
         stores.map(|(source, store)| (source_label(source), store)).collect();
     page.put_rows("weir_store", &rows);

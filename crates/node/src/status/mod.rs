@@ -15,7 +15,7 @@ use weir_gateway::{GatewayCounters, GatewayStatus};
 use weir_marketgate::gateway::{MarketFigures, MarketReport};
 use weir_marketgate::publish::{PublishFigures, PublishReport};
 use weir_orderstate::cold::{ColdFigures, ColdReport};
-use weir_orderstate::figures::{DeliveryCounts, DeliveryFigures};
+use weir_orderstate::figures::{DeliveryCounts, DeliveryFigures, OwnStoreCounts};
 use weir_orderstate::ingest::{IngestFigures, IngestReport};
 use weir_orderstate::replica::{ReplicaFigures, ReplicaReport};
 use weir_orderstate::router::{RouterBoard, RouterReport};
@@ -46,8 +46,6 @@ pub struct NodeStatus {
     pub fused: bool,
     /// The node's directory.
     pub dir: PathBuf,
-    /// The trading partition, its own or followed.
-    pub own: PartitionId,
     /// The partitions, the control partition first.
     pub partitions: Vec<(PartitionId, Epoch, Arc<PartitionFigures>)>,
     /// The gateway.
@@ -56,7 +54,7 @@ pub struct NodeStatus {
     pub tls: Option<Arc<TlsDoor>>,
     /// Order state over HTTP.
     pub web: Option<(Arc<WebFigures>, Arc<HttpFigures>)>,
-    /// The delivery store.
+    /// The delivery stores.
     pub delivery: Arc<DeliveryFigures>,
     /// The listening address for outside cores, and its figures.
     pub ingest: Option<(std::net::SocketAddr, Arc<IngestFigures>)>,
@@ -109,7 +107,7 @@ figures! {
         pub gateway: GatewayCounters,
         /// TLS handshakes; absent without TLS.
         pub tls: Option<TlsReport>,
-        /// The delivery store.
+        /// The delivery stores.
         pub delivery: DeliveryReport,
         /// Connections to the status page; zero where another server has it.
         pub http: HttpReport,
@@ -125,8 +123,8 @@ figures! {
         pub market: Option<MarketReport>,
         /// The node's own market; absent where not published.
         pub publish: Option<PublishReport>,
-        /// The archive of the node's own orders; absent without one.
-        pub cold: Option<ColdReport>,
+        /// The archives of the node's own orders.
+        pub cold: Vec<ColdReport>,
         /// The archives of outside sources' orders.
         pub cold_sources: Vec<ColdReport>,
         /// The nodes behind a router; absent for a node.
@@ -175,28 +173,42 @@ pub struct DebtReport {
     pub amount: String,
 }
 
-/// The delivery store's figures.
+/// The delivery stores' figures.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeliveryReport {
-    /// The source of the node's own orders: its partition's number.
-    pub source: u16,
-    /// The counters of the store and its readers.
+    /// The counters of the readers of all stores.
     #[serde(flatten)]
     pub counts: DeliveryCounts,
     /// Sweeping of all stores.
     #[serde(flatten)]
     pub sweeps: SweepReport,
+    /// The stores of the node's own partitions, traded or followed, in the order of their numbers.
+    pub sources: Vec<OwnStoreReport>,
+}
+
+/// The figures of the store of a partition's orders.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OwnStoreReport {
+    /// The source of the orders: the partition's number.
+    pub source: u16,
+    /// The counters of the store.
+    #[serde(flatten)]
+    pub counts: OwnStoreCounts,
     /// The store.
     pub store: StoreReport,
 }
 
 impl DeliveryReport {
-    fn of(source: PartitionId, figures: &DeliveryFigures) -> DeliveryReport {
+    fn of(figures: &DeliveryFigures) -> DeliveryReport {
+        let sources = figures.own.iter().map(|own| OwnStoreReport {
+            source: own.source.0,
+            counts: own.counters.report(),
+            store: *own.store.lock().unwrap_or_else(PoisonError::into_inner),
+        });
         DeliveryReport {
-            source: source.0,
             counts: figures.counters.report(),
             sweeps: figures.sweeps.report(),
-            store: *figures.store.lock().unwrap_or_else(PoisonError::into_inner),
+            sources: sources.collect(),
         }
     }
 }
@@ -274,15 +286,20 @@ impl NodeStatus {
     #[must_use]
     pub fn report(&self) -> StatusReport {
         let gateway = self.gateway.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let markets = self.delivery.markets.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let market = |d: &DefineInstrument| markets.get(&d.instrument_id).copied();
+        let market = |definition: &DefineInstrument| {
+            let own = self.delivery.own_of(definition.partition_id)?;
+            own.market(definition.instrument_id)
+        };
         let instruments = gateway
             .instruments
             .iter()
             .map(|d| InstrumentReport::of(d, &market(d).unwrap_or_default()));
         let hiccups = self.hiccups.as_ref().map(Hiccups::report).unwrap_or_default();
-        let outside = self.cold.iter().filter(|(source, _)| **source != self.own);
-        let cold_sources = outside.map(|(source, cold)| cold.report(*source));
+        let (own, outside): (Vec<_>, Vec<_>) =
+            self.cold.iter().partition(|(source, _)| self.delivery.own_of(**source).is_some());
+        let archives = |of: Vec<(&PartitionId, &Arc<ColdFigures>)>| {
+            of.into_iter().map(|(source, cold)| cold.report(*source)).collect()
+        };
         StatusReport {
             version: env!("CARGO_PKG_VERSION"),
             uptime_s: self.started.elapsed().as_secs_f64(),
@@ -295,7 +312,7 @@ impl NodeStatus {
                 .collect(),
             gateway: gateway.counters.plus(&gateway.newcomers),
             tls: self.tls.as_ref().map(|tls| tls.report()),
-            delivery: DeliveryReport::of(self.own, &self.delivery),
+            delivery: DeliveryReport::of(&self.delivery),
             http: HttpReport::default(),
             web: self.web.as_ref().map(|(web, http)| WebReport::of(web, http)),
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
@@ -306,8 +323,8 @@ impl NodeStatus {
                 .map(|(address, figures)| figures.report(*address)),
             market: self.market.as_ref().map(|market| market.report()),
             publish: self.publish.as_ref().map(|(address, figures)| figures.report(*address)),
-            cold: self.cold.get(&self.own).map(|cold| cold.report(self.own)),
-            cold_sources: cold_sources.collect(),
+            cold: archives(own),
+            cold_sources: archives(outside),
             router: self.router.as_ref().map(|board| board.report()),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),

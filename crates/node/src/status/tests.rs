@@ -63,10 +63,13 @@ impl Numbers {
             gateway: self.report(),
             tls: Some(self.report()),
             delivery: DeliveryReport {
-                source: 1,
                 counts: self.report(),
                 sweeps: self.report(),
-                store: self.store(),
+                sources: vec![OwnStoreReport {
+                    source: 1,
+                    counts: self.report(),
+                    store: self.store(),
+                }],
             },
             http: self.report(),
             web: Some(WebReport { counts: self.report(), http: self.report() }),
@@ -93,7 +96,7 @@ impl Numbers {
                 }),
                 ..PublishReport::default()
             }),
-            cold: Some(cold),
+            cold: vec![cold],
             router: Some(RouterReport {
                 sources: vec![router::SourceReport { source: 4, ..self.report() }],
                 backends: vec![router::BackendReport { source: 4, ..self.report() }],

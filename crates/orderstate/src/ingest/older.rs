@@ -111,6 +111,7 @@ mod tests {
     use crate::agent::tests::{accepted, epochs, log_of, settings};
     use crate::cold::agent::pace_of;
     use crate::cold::{ArchiveSender, ColdParts};
+    use crate::figures::OwnStoreFigures;
     use crate::ingest::SourceStoreParts;
     use crate::ingest::own::OwnEvents;
     use crate::stores::own::{EngineState, OwnSource, recover};
@@ -135,6 +136,7 @@ mod tests {
         };
         let source = OwnSource {
             log: Arc::default(),
+            figures: Arc::new(OwnStoreFigures::of(PartitionId(1))),
             settings: settings(u64::MAX),
             events,
             event_count: 20,
@@ -160,18 +162,18 @@ mod tests {
         let parts = SourceStoreParts::own(desk, own.stream, events, u64::MAX);
         let parts = SourceStoreParts { cold: Some(ArchiveSender::new(port, agent)), ..parts };
         let mut stores = SourceStores::new(vec![parts], None, None, None, Arc::default());
-        let fed = |stores: &mut SourceStores| stores.own().unwrap().cold.as_ref().unwrap().fed();
-        stores.own().unwrap().feed_cold_at_start();
+        let fed = |stores: &SourceStores| stores.source_stores[0].cold.as_ref().unwrap().fed();
+        stores.source_stores[0].feed_cold_at_start();
         assert!(!stores.feed_cold(Nanos(1 << 40)));
-        assert_eq!(fed(&mut stores), ChangeId::START);
+        assert_eq!(fed(&stores), ChangeId::START);
         writer.end_epoch(Position(20), Epoch(2), 21);
         let mut archive = stores.take_cold().remove(0);
         for cycle in 1..10 {
             let now = Nanos((1 << 40) + cycle * 60_000_000);
-            stores.own().unwrap().take_events(100, &crate::figures::DeliveryFigures::default());
+            stores.source_stores[0].take_events(100);
             stores.feed_cold(now);
             archive.do_work(now);
         }
-        assert_eq!(fed(&mut stores), ChangeId::new(Seq(20), Rec(20)));
+        assert_eq!(fed(&stores), ChangeId::new(Seq(20), Rec(20)));
     }
 }

@@ -7,8 +7,8 @@
 //! as long as the log and its epoch are the same.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{IngestError, OrderStore, row_of};
@@ -25,7 +25,7 @@ use weir_wire::{Event, Message};
 
 use super::followers::History;
 use super::source_store::SourceStore;
-use crate::figures::DeliveryFigures;
+use crate::figures::OwnStoreFigures;
 use crate::markets::Markets;
 use crate::stores::own::{OwnStart, SnapshotsHold, put_head};
 
@@ -44,6 +44,7 @@ const AT_ONCE: u64 = u64::MAX / 2;
 pub struct OwnEvents {
     source: PartitionId,
     log: Arc<PartitionFigures>,
+    figures: Arc<OwnStoreFigures>,
     events: EventReader,
     record: Vec<u8>,
     /// The number of the record in `record` for which the store had no room.
@@ -77,6 +78,7 @@ impl OwnEvents {
         OwnEvents {
             source: start.source,
             log: start.log,
+            figures: start.figures,
             epoch: start.events.epochs().current(),
             events: start.events,
             record: Vec::with_capacity(512),
@@ -127,12 +129,7 @@ impl OwnEvents {
 
     /// Ingests the next record; `None` when there is none or no room for it, else true when it was
     /// about an order.
-    fn take(
-        &mut self,
-        stream: &mut SourceStream,
-        store: &mut OrderStore,
-        figures: &DeliveryFigures,
-    ) -> Option<bool> {
+    fn take(&mut self, stream: &mut SourceStream, store: &mut OrderStore) -> Option<bool> {
         let number = self.next_record(stream, store)?;
         let raw = parse_message(&self.record).expect("the event log holds our own messages");
         let is_order = raw.template_id == OrderEvent::TEMPLATE_ID;
@@ -144,7 +141,7 @@ impl OwnEvents {
                 Ok(_) => {}
                 Err(IngestError::StoreFull { .. }) => {
                     self.held = Some(number);
-                    figures.counters.full_waits.fetch_add(1, Ordering::Relaxed);
+                    self.figures.counters.full_waits.fetch_add(1, Ordering::Relaxed);
                     return None;
                 }
                 Err(error) => panic!("a partition's events are in order: {error}"),
@@ -234,25 +231,26 @@ impl OwnEvents {
 }
 
 impl<D: Disk> SourceStore<D> {
-    /// Ingests events of the node's own partition; returns their number, and the number of those
-    /// about orders.
-    pub fn take_events(&mut self, count_max: usize, figures: &DeliveryFigures) -> (usize, u64) {
-        let Some(own) = &mut self.own else { return (0, 0) };
+    /// Ingests events of the node's own partition, `count_max` of them at most; returns their
+    /// number.
+    pub fn take_events(&mut self, count_max: usize) -> usize {
+        let Some(own) = &mut self.own else { return 0 };
         let history = own.history();
         let (mut taken, mut changes) = (0, 0);
         while taken < count_max
-            && let Some(is_order) = own.take(&mut self.stream, self.desk.store_mut(), figures)
+            && let Some(is_order) = own.take(&mut self.stream, self.desk.store_mut())
         {
             taken += 1;
             changes += u64::from(is_order);
         }
+        own.figures.counters.ingested.fetch_add(changes, Ordering::Relaxed);
         let now = own.history();
         if now != history {
             // The log's epoch ended since the start, at which the archive was opened.
             self.followers.begin_history(now, self.desk.store_mut());
             self.begin_cold_epoch();
         }
-        (taken, changes)
+        taken
     }
 
     /// Returns the next record of the node's own partition to ingest, and that to be written next:
@@ -272,14 +270,22 @@ impl<D: Disk> SourceStore<D> {
         own.events.end().saturating_sub(next)
     }
 
-    /// Returns the command that caused the newest event taken, if this is the node's own partition.
-    #[must_use]
-    pub fn newest_command(&self) -> Option<Position> {
-        self.own.as_ref().map(|own| own.newest)
+    /// Tells other threads how far the store is behind its events.
+    pub fn tell_lag(&self) {
+        if let Some(own) = &self.own {
+            let behind = self.events_behind();
+            own.figures.counters.events_behind.store(behind, Ordering::Relaxed);
+        }
     }
 
-    /// Returns the instruments' state, if this is the node's own partition.
-    pub fn markets(&mut self) -> Option<&mut Markets> {
-        self.own.as_mut().map(|own| &mut own.markets)
+    /// Tells other threads the state of the instruments.
+    pub fn tell_markets(&mut self) {
+        let Some(own) = &mut self.own else { return };
+        if own.markets.has_changes() {
+            let mut table = own.figures.markets.lock().unwrap_or_else(PoisonError::into_inner);
+            own.markets.publish(&mut table);
+        }
+        // Behind the table: a page that is read once this position is there has its instruments.
+        own.figures.counters.position.store(own.newest.0, Ordering::Relaxed);
     }
 }

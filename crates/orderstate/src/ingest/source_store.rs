@@ -585,7 +585,9 @@ impl<D: Disk> SourceStore<D> {
         }
     }
 
-    pub(super) fn source(&self) -> PartitionId {
+    /// Returns the source.
+    #[must_use]
+    pub fn source(&self) -> PartitionId {
         self.stream.source()
     }
 

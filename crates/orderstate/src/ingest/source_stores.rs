@@ -88,9 +88,14 @@ impl<D: Disk> SourceStores<D> {
         self.source_stores.iter().map(|source_store| &source_store.desk)
     }
 
-    /// Returns the store of the node's own partition, where it trades.
-    pub fn own(&mut self) -> Option<&mut SourceStore<D>> {
-        self.source_stores.iter_mut().find(|source_store| source_store.own.is_some())
+    /// Returns the stores of the partitions that trade here.
+    pub fn own_stores(&mut self) -> impl Iterator<Item = &mut SourceStore<D>> {
+        self.source_stores.iter_mut().filter(|source_store| source_store.own.is_some())
+    }
+
+    /// Returns the same, read-only.
+    pub fn own_stores_ref(&self) -> impl Iterator<Item = &SourceStore<D>> {
+        self.source_stores.iter().filter(|source_store| source_store.own.is_some())
     }
 
     /// Returns a source's store.
@@ -101,12 +106,10 @@ impl<D: Disk> SourceStores<D> {
         source_store.map(|source_store| source_store.desk.store())
     }
 
-    /// Returns true when replicas wait for the next events of the node's own partition.
+    /// Returns true when replicas wait for the next events of a partition that trades here.
     #[must_use]
     pub fn is_own_followed(&self) -> bool {
-        self.source_stores
-            .iter()
-            .any(|source_store| source_store.own.is_some() && source_store.followers.count() > 0)
+        self.own_stores_ref().any(|source_store| source_store.followers.count() > 0)
     }
 
     /// Returns the earliest of the stores' deadlines.

@@ -41,7 +41,7 @@ pub struct KeptSources {
     pub notes: Vec<String>,
 }
 
-/// The store of the node's own partition.
+/// The store of a partition that trades here.
 pub struct KeptOwnStore {
     /// The order store.
     pub store: OrderStore,
@@ -71,8 +71,8 @@ pub struct KeptSourceStore {
 
 /// The recovered stores of a start.
 pub struct RecoveredStores {
-    /// The node's own partition, where it trades.
-    pub own: Option<KeptOwnStore>,
+    /// The partitions that trade here.
+    pub own: Vec<KeptOwnStore>,
     /// The outside sources.
     pub source_stores: Vec<KeptSourceStore>,
     /// The ring to the writer of snapshots.
@@ -95,22 +95,23 @@ impl KeepSettings {
         }
     }
 
-    /// Recovers the stores of the node's own partition and of these sources, with the archives of
+    /// Recovers the stores of the node's own partitions and of these sources, with the archives of
     /// the latter; `wake` wakes the stores' thread. The log of a source that is damaged or
     /// contradicts its store is set aside: the source begins empty, and a note tells of it.
     ///
     /// # Errors
-    /// When a log is newer or locked, or the own partition's store cannot be recovered.
+    /// When a log is newer or locked, or an own partition's store cannot be recovered.
     pub fn bring_back(
         &self,
-        own: Option<OwnSource<'_>>,
+        own: Vec<OwnSource<'_>>,
         sources: &[(StoreSettings, Durability)],
         cold: Option<&ColdSources>,
         wake: &Wake,
     ) -> anyhow::Result<RecoveredStores> {
         let (mut source_stores, mut stores, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let own = own.into_iter();
         let own = own.map(|source| self.bring_back_own(source, &mut stores, &mut notes));
-        let own = own.transpose()?;
+        let own = own.collect::<anyhow::Result<Vec<_>>>()?;
         for (settings, durability) in sources {
             let source = settings.source;
             if *durability == Durability::Memory {
@@ -232,7 +233,7 @@ mod tests {
 
     fn start(keep: &KeepSettings) -> RecoveredStores {
         let sources = [(settings(), Durability::Os)];
-        keep.bring_back(None, &sources, None, &Wake::new()).expect("it starts")
+        keep.bring_back(Vec::new(), &sources, None, &Wake::new()).expect("it starts")
     }
 
     /// Returns the entries of a core that opened its source and sent two orders.

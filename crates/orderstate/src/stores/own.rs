@@ -43,6 +43,7 @@ use weir_wire::event::OrderEvent;
 
 use super::journal::{decode, load};
 use super::{StoreSettings, WINDOW};
+use crate::figures::OwnStoreFigures;
 use crate::markets::{MarketState, Markets, MarketsForm};
 use crate::plant::{self, Plant};
 
@@ -57,6 +58,8 @@ const OLD_VERSION: u8 = 1;
 pub struct OwnStart {
     /// As in [`OwnSource`].
     pub log: Arc<PartitionFigures>,
+    /// As in [`OwnSource`].
+    pub figures: Arc<OwnStoreFigures>,
     /// The partition, as the source of its orders.
     pub source: PartitionId,
     /// The events, from the next one on.
@@ -135,6 +138,8 @@ pub struct EngineState {
 pub struct OwnSource<'a> {
     /// The partition's figures: the position up to which its command log is synced.
     pub log: Arc<PartitionFigures>,
+    /// The figures of the store, for other threads to read.
+    pub figures: Arc<OwnStoreFigures>,
     /// The store's settings.
     pub settings: StoreSettings,
     /// The partition's events, from the first retained one.
@@ -208,7 +213,7 @@ pub fn recover(mut source: OwnSource<'_>, dir: &Path) -> anyhow::Result<OwnStore
         None if source.events.next_record() <= 1 => nothing(&source),
         None => from_engine(&mut source, &mut notes)?,
     };
-    let OwnSource { log, mut events, settings, log_id, .. } = source;
+    let OwnSource { log, figures, mut events, settings, log_id, .. } = source;
     let Base { mut store, mut stream, markets, command, .. } = base;
     let Base { begun_after, is_rebuilt, waits_for_epoch, .. } = base;
     let needed = SnapshotsHold::of(&events, &snapshots.list()?);
@@ -217,6 +222,7 @@ pub fn recover(mut source: OwnSource<'_>, dir: &Path) -> anyhow::Result<OwnStore
     store.set_bytes_max(settings.bytes_max);
     let start = OwnStart {
         log,
+        figures,
         source: settings.source,
         events,
         log_id,
@@ -413,6 +419,7 @@ mod tests {
         events.skip_to(first, Epoch(1));
         let source = OwnSource {
             log: Arc::default(),
+            figures: Arc::new(OwnStoreFigures::of(PartitionId(1))),
             settings: settings(u64::MAX),
             events,
             event_count: 20,

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use serde_json::Value;
 use weir_client::Admin;
 use weir_client::admin::PhasesChanged;
 use weir_client::status::{StatusPage, phase_name};
@@ -232,9 +233,10 @@ fn phases_behind(
 /// Returns true if the page shows a partition's instruments as they are behind a position, or not
 /// those of this partition.
 fn shows(page: &StatusPage, partition_id: PartitionId, position: Position) -> bool {
-    let delivery = &page.json["delivery"];
-    let is_other = delivery["source"].as_u64() != Some(partition_id.0.into());
-    is_other || delivery["position"].as_u64().is_some_and(|shown| shown >= position.0)
+    let sources = page.json["delivery"]["sources"].as_array();
+    let is_its = |source: &&Value| source["source"].as_u64() == Some(partition_id.0.into());
+    let shown = sources.and_then(|all| all.iter().find(is_its));
+    shown.is_none_or(|own| own["position"].as_u64().is_some_and(|shown| shown >= position.0))
 }
 
 fn told(change: &ChangePhases, sum: &PhasesChanged, phases: anyhow::Result<Phases>) -> Outcome {
@@ -396,7 +398,9 @@ mod tests {
     fn a_page_shows_a_change_once_its_instruments_are_behind_the_position() {
         let page = |position: serde_json::Value| StatusPage {
             instruments: Vec::new(),
-            json: serde_json::json!({ "delivery": { "source": 1, "position": position } }),
+            json: serde_json::json!({
+                "delivery": { "sources": [{ "source": 1, "position": position }] },
+            }),
         };
         let (here, elsewhere) = (PartitionId(1), PartitionId(2));
         for (position, want) in [(8, false), (9, true), (10, true)] {

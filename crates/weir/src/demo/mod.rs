@@ -213,7 +213,8 @@ fn wait_for_followers(status: &Arc<NodeStatus>, followers: &Followers) {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let report = status.report();
-        let behind = report.delivery.counts.ingested < followers.wanted(&report);
+        let ingested: u64 = report.delivery.sources.iter().map(|own| own.counts.ingested).sum();
+        let behind = ingested < followers.wanted(&report);
         if !behind && followers.are_online() || Instant::now() > deadline {
             return;
         }

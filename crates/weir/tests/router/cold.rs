@@ -28,7 +28,7 @@ fn pass(trader: &mut Trader, numbers: std::ops::Range<u64>) {
 }
 
 fn pages_of(node: &Node) -> u64 {
-    node.status()["cold"]["pages"].as_u64().expect("a figure")
+    node.status()["cold"][0]["pages"].as_u64().expect("a figure")
 }
 
 #[test]

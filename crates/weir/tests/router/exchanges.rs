@@ -183,7 +183,7 @@ fn an_exchange_keeps_its_number() {
     std::fs::write(home.path("weir.toml"), "").unwrap();
     let refused = home.fail_to_start();
     let said = String::from_utf8_lossy(&refused.stderr);
-    let want = "has partition 7, and partition.id is 1: an exchange keeps its number";
+    let want = "has partition 7, which no [[partition]] names: an exchange keeps its numbers";
     assert!(said.contains(want), "{said}");
     assert!(!home.data().join("partition-1").exists(), "nothing was made");
 }

@@ -464,8 +464,9 @@ pub fn until_free<T>(mut log_on: impl FnMut() -> Result<T, ClientError>) -> Resu
     })
 }
 
-/// Defines the market: one instrument, a supervisor and `traders`. On return every partition has
-/// imported all definitions.
+/// Defines the market: an instrument in each partition, numbered from [`INSTRUMENT`] on in the
+/// order of the partitions, a supervisor and `traders`. On return every partition has imported all
+/// definitions.
 pub fn open_market(node: &Node, traders: &[Who]) {
     define_market(node.admin(), traders);
 }
@@ -473,9 +474,12 @@ pub fn open_market(node: &Node, traders: &[Who]) {
 /// As [`open_market`], through this operator's client.
 pub fn define_market(mut admin: Admin, traders: &[Who]) {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
-    let [partition_id] = admin.partitions()[..] else { panic!("one partition trades") };
-    let listed = DefineInstrument { partition_id, ..instrument(INSTRUMENT) };
-    admin.define_instrument(listed).unwrap();
+    let partitions = admin.partitions().to_vec();
+    for (id, partition_id) in (INSTRUMENT.0..).zip(&partitions) {
+        let partition_id = *partition_id;
+        let listed = DefineInstrument { partition_id, ..instrument(InstrumentId(id)) };
+        admin.define_instrument(listed).unwrap();
+    }
     for who in traders.iter().chain([&SUPERVISOR]) {
         if who.role == Role::Trader {
             let name = Symbol::new(&format!("FIRM{}", who.firm_id)).expect("a short name");
@@ -505,7 +509,10 @@ pub fn define_market(mut admin: Admin, traders: &[Who]) {
         };
         admin.define_account(account).unwrap();
         // A partition that books to the account has imported every earlier definition.
-        admin.transfer(Transfer { partition_id, ..deposit(account_id) }).unwrap();
+        for partition_id in &partitions {
+            let partition_id = *partition_id;
+            admin.transfer(Transfer { partition_id, ..deposit(account_id) }).unwrap();
+        }
     }
     admin.close().unwrap();
 }

@@ -61,10 +61,21 @@ impl Trader {
     }
 
     /// Logs on and resumes after event `last` of `epoch`.
-    pub fn go_on(node: &Node, who: Who, (last, epoch): Mark) -> Result<Trader, ClientError> {
+    pub fn go_on(node: &Node, who: Who, mark: Mark) -> Result<Trader, ClientError> {
+        Trader::go_on_in(node, who, &[(TRADING, mark)])
+    }
+
+    /// Logs on and resumes in each of these partitions after the event of its mark.
+    pub fn go_on_in(
+        node: &Node,
+        who: Who,
+        marks: &[(PartitionId, Mark)],
+    ) -> Result<Trader, ClientError> {
         Trader::open(&node.address().into(), who, || {
             let mut session = Session::new(who.config());
-            session.resume_after(TRADING, last, epoch);
+            for (partition_id, (last, epoch)) in marks {
+                session.resume_after(*partition_id, *last, *epoch);
+            }
             session
         })
     }
@@ -92,8 +103,13 @@ impl Trader {
 
     /// Sends a request without waiting for its answer.
     pub fn send(&mut self, request: Request) -> RequestNo {
+        self.send_to(self.partition(), request)
+    }
+
+    /// Sends a request to a partition without waiting for its answer.
+    pub fn send_to(&mut self, partition_id: PartitionId, request: Request) -> RequestNo {
         let times = Times::default();
-        match self.client.submit(self.who.session_id, self.partition(), request, times) {
+        match self.client.submit(self.who.session_id, partition_id, request, times) {
             Submit::Sent(request_no) => request_no,
             other => panic!("{request:?} was not sent: {other:?}"),
         }
@@ -184,8 +200,13 @@ impl Trader {
 
     /// Returns the number of the last event received, and its epoch.
     pub fn mark(&self) -> Mark {
+        self.mark_in(TRADING)
+    }
+
+    /// Returns the number of the last event received of a partition, and its epoch.
+    pub fn mark_in(&self, partition_id: PartitionId) -> Mark {
         let session = self.client.session(self.who.session_id).expect("it has logged on");
-        (session.last_event_no(TRADING), session.epoch(TRADING))
+        (session.last_event_no(partition_id), session.epoch(partition_id))
     }
 }
 

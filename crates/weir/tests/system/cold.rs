@@ -61,7 +61,7 @@ fn changed(before: &States, after: &States) -> States {
 }
 
 fn cold(node: &Node) -> Value {
-    node.status()["cold"].clone()
+    node.status()["cold"][0].clone()
 }
 
 fn count(node: &Node, figure: &str) -> u64 {

@@ -47,7 +47,7 @@ fn until_snapshots(home: &Home) -> Vec<PathBuf> {
 
 /// Returns the store's figures except memory: a restored store has no holes in its memory.
 fn store(node: &Node) -> Value {
-    let store = node.status()["delivery"]["store"].clone();
+    let store = node.status()["delivery"]["sources"][0]["store"].clone();
     ["live_orders", "ended_orders", "digest"].map(|name| store[name].clone()).into_iter().collect()
 }
 

@@ -1,0 +1,177 @@
+//! A node with two trading partitions: the orders of each are matched in it, and all that crosses
+//! partitions works over both.
+
+use serde_json::Value;
+use weir_client::SessionConfig;
+use weir_client::request::LimitOrder;
+use weir_client::session::SessionEvent;
+use weir_types::{
+    AccountId, ClOrdId, CopyNo, FirmId, InstrumentId, MassCancelScope, Nanos, OrdStatus,
+    PartitionId, Reason, RequestNo, SessionId, Side, Switch,
+};
+use weir_wire::Request;
+use weir_wire::event::OrderEvent;
+use weir_wire::order_entry::MassCancel;
+
+use crate::support::copying::{Desk, desk_of};
+use crate::support::following::{Following, latest_states};
+use crate::support::trader::Trader;
+use crate::support::{
+    ALICE, BOB, Home, INSTRUMENT, Node, SUPERVISOR, Who, definition_of, open_market,
+};
+use crate::tools::weir_at;
+
+/// The partitions, whose numbers leave a gap, and their instruments.
+const PARTITIONS: [PartitionId; 2] = [PartitionId(3), PartitionId(7)];
+const INSTRUMENTS: [InstrumentId; 2] = [INSTRUMENT, InstrumentId(2)];
+const CONFIG: &str = "[[partition]]\nid = 7\n[[partition]]\nid = 3\n";
+
+fn market(durability: &'static str) -> (Home, Node) {
+    let home = Home::with_config(durability, CONFIG);
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    (home, node)
+}
+
+/// Returns an order for the instrument of a partition.
+fn order(who: Who, number: u64, side: Side, price: i64) -> impl Fn(usize) -> Request {
+    move |index| {
+        let order = who.order(number, side, price, 1);
+        LimitOrder { instrument_id: INSTRUMENTS[index], ..order }.request()
+    }
+}
+
+/// Sends a request to each partition; returns their first reports.
+fn enter(trader: &mut Trader, request: impl Fn(usize) -> Request) -> [OrderEvent; 2] {
+    [0, 1].map(|index| {
+        let request_no = trader.send_to(PARTITIONS[index], request(index));
+        match trader.answer(request_no) {
+            SessionEvent::Report { report, .. } => report.event,
+            other => panic!("partition {} said {other:?}", PARTITIONS[index]),
+        }
+    })
+}
+
+/// Waits until each partition has this number of live orders.
+fn live_orders(node: &Node, count: u64) {
+    for partition_id in PARTITIONS {
+        node.partition_when(partition_id, |row| row["live_orders"] == count);
+    }
+}
+
+#[test]
+fn each_partition_matches_its_own_orders_and_a_session_goes_on_in_both_after_a_kill() {
+    let (home, mut node) = market("disk");
+    let mut alice = Trader::log_on(&node, ALICE);
+    let mut bob = Trader::log_on(&node, BOB);
+    let resting = enter(&mut alice, order(ALICE, 1, Side::Sell, 100));
+    assert_eq!(resting.map(|event| event.partition_id), PARTITIONS);
+    assert_eq!(resting.map(|event| event.order_id.partition()), PARTITIONS);
+    let marks = PARTITIONS.map(|id| (id, alice.mark_in(id)));
+    let bought = enter(&mut bob, order(BOB, 1, Side::Buy, 100));
+    assert!(bought.iter().all(|event| event.ord_status == OrdStatus::New), "{bought:?}");
+    for index in [0, 1] {
+        let sold = alice.report_where(|event| {
+            event.ord_status == OrdStatus::Filled && event.order_id == resting[index].order_id
+        });
+        assert_eq!(sold.partition_id, PARTITIONS[index]);
+    }
+    node.kill();
+
+    let node = home.start();
+    let mut alice = Trader::go_on_in(&node, ALICE, &marks).unwrap();
+    for resting in resting {
+        let sold = alice.report_where(|event| event.order_id == resting.order_id);
+        assert_eq!((sold.ord_status, sold.partition_id), (OrdStatus::Filled, resting.partition_id));
+    }
+    enter(&mut alice, order(ALICE, 2, Side::Sell, 101));
+    live_orders(&node, 1);
+    assert!(node.terminate().success());
+    for partition_id in PARTITIONS {
+        assert_eq!(home.verify(partition_id)["live_orders"], 1);
+    }
+}
+
+#[test]
+fn a_lost_session_and_the_mass_cancels_of_one_end_its_orders_in_both() {
+    let (_home, node) = market("memory");
+    let config = SessionConfig { cancel_on_disconnect: true, ..ALICE.config() };
+    let mut alice = Trader::log_on_as(&node, ALICE, config);
+    let mut bob = Trader::log_on(&node, BOB);
+    enter(&mut alice, order(ALICE, 1, Side::Sell, 100));
+    enter(&mut bob, order(BOB, 1, Side::Buy, 50));
+    live_orders(&node, 2);
+    drop(alice);
+    live_orders(&node, 1);
+    for partition_id in PARTITIONS {
+        let all = MassCancel {
+            request_no: RequestNo::NONE,
+            cl_ord_id: ClOrdId::NONE,
+            sending_time: Nanos(0),
+            session_id: SessionId::NONE,
+            instrument_id: InstrumentId::NONE,
+            account_id: AccountId::NONE,
+            firm_id: FirmId::NONE,
+            partition_id,
+            scope: MassCancelScope::Session,
+        };
+        let request_no = bob.send_to(partition_id, Request::MassCancel(all));
+        assert!(matches!(bob.answer(request_no), SessionEvent::Done { .. }));
+    }
+    live_orders(&node, 0);
+}
+
+#[test]
+fn followers_and_desks_have_the_orders_of_both() {
+    let (home, node) = market("os");
+    let desk = desk_of(31, ALICE.firm_id);
+    let mut admin = node.admin();
+    admin.define_session(definition_of(&desk)).unwrap();
+    admin.close().unwrap();
+    let mut alice = Trader::log_on(&node, ALICE);
+    let mut following = Following::start(&node, SUPERVISOR, Vec::new());
+    let first = enter(&mut alice, order(ALICE, 1, Side::Sell, 100));
+    following.until(&latest_states([&first[0], &first[1]]));
+    let token = following.follower.token().to_vec();
+    let mut copies = Desk::log_on(&node, desk);
+    for partition_id in PARTITIONS {
+        copies.send_in(partition_id, FirmId::NONE, CopyNo(1), Switch::On);
+    }
+    copies.beat_until("both copies", |desk| desk.copies.len() == 2);
+    drop((following, copies));
+    assert!(node.terminate().success());
+
+    // A token of both goes on in both.
+    let node = home.start();
+    let mut following = Following::start(&node, SUPERVISOR, token);
+    let mut alice = Trader::log_on(&node, ALICE);
+    let second = enter(&mut alice, order(ALICE, 2, Side::Sell, 100));
+    following.until(&latest_states([&second[0], &second[1]]));
+    assert_eq!(following.row_count, 2, "what it had does not come again");
+    assert!(following.resyncs.is_empty(), "{:?}", following.resyncs);
+}
+
+/// Runs `weir admin` with these words; returns its output.
+fn admin(node: &Node, words: &[&str]) -> Value {
+    let output = weir_at(node, &["admin"]).args(["--json", "--yes"]).args(words).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn one_command_of_the_operator_reaches_both() {
+    let (_home, node) = market("memory");
+    let mut alice = Trader::log_on(&node, ALICE);
+    enter(&mut alice, order(ALICE, 1, Side::Sell, 100));
+    assert_eq!(admin(&node, &["halt", "all"])["changed"], 2);
+    let refused = enter(&mut alice, order(ALICE, 2, Side::Sell, 100));
+    assert_eq!(refused.map(|event| event.reason), [Reason::WrongPhase; 2]);
+    admin(&node, &["resume", "all"]);
+    admin(&node, &["kill", "firm", "11", "--cancel"]);
+    live_orders(&node, 0);
+    let refused = enter(&mut alice, order(ALICE, 3, Side::Sell, 100));
+    assert!(refused.iter().all(|event| event.ord_status == OrdStatus::Rejected), "{refused:?}");
+    let sources = node.status()["delivery"]["sources"].clone();
+    let shown = sources.as_array().unwrap().iter().map(|own| own["source"].as_u64().unwrap());
+    assert_eq!(shown.collect::<Vec<_>>(), [3, 7]);
+}
