@@ -171,7 +171,8 @@ impl Admin {
     }
 
     /// Defines an instrument, or changes the fields that the definition sets. A complete definition
-    /// of an instrument that exists changes all its fields.
+    /// of an instrument that exists changes all its fields. The node's configuration chooses the
+    /// partition of a new one whose definition names none.
     ///
     /// # Errors
     /// [`ClientError::Refused`], [`ClientError::Timeout`], or those of the connection.
@@ -183,7 +184,7 @@ impl Admin {
         }
         match self.request(CONTROL, request(definition)) {
             Err(ClientError::Refused { reason: Reason::AlreadyDefined, .. })
-                if definition.fields == 0 =>
+                if definition.fields == 0 && !partition_id.is_none() =>
             {
                 self.request(partition_id, request(change)).map(drop)
             }

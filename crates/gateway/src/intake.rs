@@ -164,6 +164,10 @@ impl Gateway {
         now: Nanos,
     ) -> IntakeOutcome {
         match message {
+            Inbound::Request(Request::DefineInstrument(definition)) => {
+                let request = Request::DefineInstrument(self.assignment.fill(definition));
+                return self.take_request(connection, &request, now);
+            }
             Inbound::Request(request) => return self.take_request(connection, &request, now),
             Inbound::Fetch(fetch, tokens) => return self.take_fetch(connection, &fetch, tokens),
             Inbound::CancelFetch(cancel) => return self.take_cancel(connection, cancel),

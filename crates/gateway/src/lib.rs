@@ -10,6 +10,7 @@
 //! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for a
 //! connection without room; requests because a full ring stops the reading of those who send there.
 
+pub mod assignment;
 pub mod checkpoint;
 mod connection;
 mod connections;
@@ -60,6 +61,7 @@ use weir_wire::reference::DefineInstrument;
 use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
 
+pub use assignment::{Assignment, InstrumentPattern};
 pub use counters::GatewayCounters;
 pub use protocol::Protocol;
 
@@ -188,6 +190,8 @@ pub struct GatewayParts {
     pub rng: Box<dyn Rng + Send>,
     /// The settings.
     pub config: GatewayConfig,
+    /// The partitions of new instruments whose definitions name none.
+    pub assignment: Assignment,
     /// Set when the node stops: the gateway then takes no more input.
     pub draining: Arc<AtomicBool>,
     /// The state published to other threads.
@@ -234,6 +238,7 @@ pub struct Gateway {
     trace_ids: TraceIds,
     clock: StageClock,
     config: GatewayConfig,
+    assignment: Assignment,
     counters: GatewayCounters,
     lines: Lines,
     status: Arc<Mutex<GatewayStatus>>,
@@ -299,6 +304,7 @@ impl Gateway {
             trace_ids: TraceIds::new(1),
             clock: parts.clock,
             config: parts.config,
+            assignment: parts.assignment,
             counters: GatewayCounters::default(),
             lines: Lines::default(),
             status: parts.status,

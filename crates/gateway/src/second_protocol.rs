@@ -31,7 +31,7 @@ use weir_wire::{Command, Definition, Event};
 
 use crate::newcomers::{Newcomers, NewcomersParts, link};
 use crate::protocol::TEXT_ACCOUNT;
-use crate::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts, Protocol};
+use crate::{Assignment, Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts, Protocol};
 
 const CONTROL: PartitionId = PartitionId(0);
 const HERE: PartitionId = PartitionId(1);
@@ -222,6 +222,7 @@ impl Node {
             node_id: NodeId([7; 16]),
             rng: Box::new(SeededRng::new(1, "gateway")),
             config: GatewayConfig::default(),
+            assignment: Assignment::default(),
             draining: draining.clone(),
             status: status.clone(),
         })

@@ -1,6 +1,7 @@
 //! The sections `[[partition]]`: the node's trading partitions.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use weir_gateway::{Assignment, InstrumentPattern};
 use weir_runtime::ConfigError;
 use weir_types::PartitionId;
 
@@ -19,6 +20,16 @@ pub struct PartitionSection {
     /// Its number, 1 to 65535. It is in the ids of its orders, in its logs, and in tokens, where it
     /// names the source of the partition's orders.
     pub id: u16,
+    /// The new instruments that it takes: `"ABC"`, `"AB*"`, `"*"`, or `"#7"` for an identifier. The
+    /// closest pattern of all partitions decides. An instrument that has a partition stays there.
+    #[serde(default, deserialize_with = "patterns")]
+    pub instruments: Vec<InstrumentPattern>,
+}
+
+fn patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<InstrumentPattern>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    let patterns = texts.iter().map(|text| text.parse().map_err(serde::de::Error::custom));
+    patterns.collect()
 }
 
 impl Config {
@@ -32,6 +43,22 @@ impl Config {
         let mut ids: Vec<_> = self.partitions.iter().map(|one| PartitionId(one.id)).collect();
         ids.sort_unstable();
         if ids.is_empty() { vec![DEFAULT_ID] } else { ids }
+    }
+
+    /// Returns the assignment of new instruments to partitions: by their patterns, and to a single
+    /// partition all others.
+    #[must_use]
+    pub fn assignment(&self) -> Assignment {
+        let patterns = |one: &PartitionSection| {
+            let id = PartitionId(one.id);
+            one.instruments.clone().into_iter().map(move |pattern| (pattern, id))
+        };
+        let rules = self.partitions.iter().flat_map(patterns).collect();
+        let rest = match self.own_ids()[..] {
+            [only] if !self.follows_own() => Some(only),
+            _ => None,
+        };
+        Assignment::new(rules, rest)
     }
 
     /// Returns true when it has no trading partition but follows those of another node.
@@ -58,6 +85,11 @@ impl Config {
             let before = &self.partitions[..index];
             if before.iter().any(|other| other.id == one.id) {
                 return out("partition.id", one.id.to_string(), "each partition once");
+            }
+            let mut taken = before.iter().flat_map(|other| &other.instruments);
+            if let Some(pattern) = taken.find(|pattern| one.instruments.contains(pattern)) {
+                let want = "each pattern in one partition";
+                return out("partition.instruments", format!("{pattern:?}"), want);
             }
         }
         let own = self.own_ids();
@@ -97,7 +129,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::PartitionId;
+    use weir_types::{InstrumentId, PartitionId, Symbol};
 
     use crate::config::Config;
 
@@ -128,6 +160,30 @@ mod tests {
         ] {
             let error = ids(&text).unwrap_err().to_string();
             assert!(error.contains(&format!("{key} ")), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_new_instrument_goes_to_the_partition_with_the_closest_pattern() {
+        let of = |text: &str, symbol: &str| {
+            let symbol = Symbol::new(symbol).unwrap();
+            Config::parse(text).unwrap().assignment().partition_of(InstrumentId(1), symbol)
+        };
+        assert_eq!(of("", "ABC"), Some(PartitionId(1)));
+        assert_eq!(of(SEVEN, "ABC"), Some(PartitionId(7)));
+        assert_eq!(of(&format!("{SEVEN}{REPLICA}[7]"), "ABC"), None);
+        let two = format!("{SEVEN}instruments = ['*']\n{EIGHT}instruments = ['AB*', '#9']\n");
+        assert_eq!(["ABC", "XYZ"].map(|symbol| of(&two, symbol).unwrap().0), [8, 7]);
+        assert_eq!(of(&format!("{SEVEN}{EIGHT}"), "ABC"), None);
+        for (text, named) in [
+            (format!("{SEVEN}instruments = ['A*B']\n"), "A*B"),
+            (
+                format!("{SEVEN}instruments = ['A*']\n{EIGHT}instruments = ['A*']\n"),
+                "partition.instruments",
+            ),
+        ] {
+            let error = Config::parse(&text).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
         }
     }
 

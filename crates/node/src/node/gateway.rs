@@ -60,6 +60,7 @@ impl Assembly<'_> {
             node_id: NodeId(recovered[0].log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),
             config: self.gateway_config(),
+            assignment: self.config.assignment(),
             draining: self.draining.clone(),
             status: self.gateway_status.clone(),
         })?;

@@ -9,7 +9,9 @@ use weir_door::Door;
 use weir_door::lobby::LobbyLimits;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
 use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
-use weir_gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts, Protocol};
+use weir_gateway::{
+    Assignment, Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts, Protocol,
+};
 use weir_io::SeededRng;
 use weir_io::net::sim::SimNet;
 use weir_io::net::{Listener, Net};
@@ -196,6 +198,7 @@ impl GateNode {
             node_id: NodeId([7; 16]),
             rng: Box::new(SeededRng::new(*seed, "gateway's nonces")),
             config: around.config(),
+            assignment: Assignment::default(),
             draining: draining.clone(),
             status: status.clone(),
         })?;

@@ -42,7 +42,8 @@ pub(super) struct InstrumentArgs {
     /// Its name: up to 16 characters. Of an instrument without live orders it can be changed.
     #[arg(long)]
     symbol: Option<String>,
-    /// The partition that trades it, where there are several; of another node's, 1 without it.
+    /// The partition that trades it: without it the one that the node's configuration chooses; of
+    /// another node's, 1.
     #[arg(long)]
     partition: Option<u16>,
     /// Prices are multiples of this mantissa; 1 for a new one.
@@ -318,7 +319,8 @@ pub(super) fn instrument(
         definition.partition_id = match admin.partitions()[..] {
             // A router or a replica only shows it.
             [] => PartitionId(args.partition.unwrap_or(1)),
-            [..] => super::trading_partition(admin, args.partition)?,
+            // The configuration of the node decides where the command does not.
+            [..] => PartitionId(args.partition.unwrap_or(0)),
         };
     }
     let mut defined = admin.define_instrument(definition);
@@ -343,10 +345,11 @@ pub(super) fn instrument(
         eprintln!("weir: {note}");
     }
     let name = definition.symbol.to_string();
-    let is_there = |page: &StatusPage| page.instrument(&name).map(drop);
-    let _ = login.endpoint.status_until(is_there);
-    let partition = definition.partition_id;
-    Ok(done(format!("instrument {} is {name} in partition {partition}", args.id)))
+    let place = |page: &StatusPage| page.instrument(&name).map(InstrumentStatus::partition_id);
+    let shown = login.endpoint.status_until(place).ok().and_then(|(_, place)| place);
+    let chosen = Some(definition.partition_id).filter(|id| !id.is_none());
+    let place = shown.or(chosen).map_or_else(String::new, |id| format!(" in partition {id}"));
+    Ok(done(format!("instrument {} is {name}{place}", args.id)))
 }
 
 /// Returns a refusal with the options that caused it.
@@ -377,6 +380,12 @@ fn refused_instrument(
         }
         Reason::LiveOrdersTooLarge => format!("--qty-max {}", d.order_qty_max),
         Reason::LiveOrdersNamed => format!("--symbol {}", d.symbol),
+        Reason::WrongPartition if d.partition_id.is_none() => bail!(
+            "instrument {}: no [[partition]] of the node takes {} (WrongPartition): give \
+             --partition",
+            d.instrument_id,
+            d.symbol
+        ),
         _ => return Ok(error.into()),
     };
     Ok(anyhow::anyhow!(

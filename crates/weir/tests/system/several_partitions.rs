@@ -175,3 +175,37 @@ fn one_command_of_the_operator_reaches_both() {
     let shown = sources.as_array().unwrap().iter().map(|own| own["source"].as_u64().unwrap());
     assert_eq!(shown.collect::<Vec<_>>(), [3, 7]);
 }
+
+#[test]
+fn the_configuration_chooses_the_partition_of_a_new_instrument() {
+    let config = "[[partition]]\nid = 3\ninstruments = ['*']\n\
+                  [[partition]]\nid = 7\ninstruments = ['HOT*', '#30']\n";
+    let home = Home::with_config("memory", config);
+    let node = home.start();
+    let define = |words: &[&str]| {
+        let words = [&["instrument"], words].concat();
+        let done = admin(&node, &words)["done"].as_str().unwrap().to_owned();
+        done.split("partition ").nth(1).map(str::to_owned)
+    };
+    assert_eq!(define(&["--id", "1", "--symbol", "COLD"]).as_deref(), Some("3"));
+    assert_eq!(define(&["--id", "2", "--symbol", "HOTEL"]).as_deref(), Some("7"));
+    assert_eq!(define(&["--id", "30", "--symbol", "ICE"]).as_deref(), Some("7"));
+    let given = ["--id", "4", "--symbol", "HOTTER", "--partition", "3"];
+    assert_eq!(define(&given).as_deref(), Some("3"));
+    assert!(node.terminate().success());
+
+    // Other patterns change nothing for those that have a partition.
+    let path = home.path("weir.toml");
+    std::fs::write(&path, config.replace("'HOT*', '#30'", "'COLD'").replace("'*'", "")).unwrap();
+    let node = home.start();
+    let rows = node.status()["instruments"].clone();
+    let partition_of = |id: u64| {
+        let row = rows.as_array().unwrap().iter().find(|row| row["id"] == id).unwrap();
+        row["partition"].as_u64().unwrap()
+    };
+    assert_eq!([1, 2, 30, 4].map(partition_of), [3, 7, 7, 3]);
+    let words = ["--json", "--yes", "instrument", "--id", "5", "--symbol", "NEW"];
+    let refused = weir_at(&node, &["admin"]).args(words).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("give --partition"), "{said}");
+}
