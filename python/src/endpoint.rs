@@ -38,7 +38,7 @@ impl Endpoint {
     /// `WrongNode` for an address that does not resolve, `ValueError` for invalid TLS settings.
     pub fn target(&self) -> PyResult<Target> {
         let address = resolve(&self.address).map_err(Failure::from)?;
-        Ok(Target { address, tls: self.tls()? })
+        Ok(Target::of(address, self.tls()?))
     }
 
     /// Returns the session's configuration.

@@ -289,7 +289,7 @@ impl Child {
 
     /// The address and TLS settings for clients.
     pub(crate) fn target(&self) -> Target {
-        Target { address: self.address, tls: self.tls.clone() }
+        Target::of(self.address, self.tls.clone())
     }
 
     /// The resident memory in bytes.

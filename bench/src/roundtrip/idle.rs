@@ -50,7 +50,7 @@ pub struct IdleArgs {
 pub fn run_idle(args: IdleArgs) -> anyhow::Result<()> {
     let trust = args.tls_ca.as_deref().map(Trust::Authority);
     let tls = trust.map(|trust| ClientTls::new(trust, SERVER_NAME)).transpose()?;
-    let target = Target { address: resolve(&args.node)?, tls };
+    let target = Target::of(resolve(&args.node)?, tls);
     let mut clients = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line?;

@@ -82,10 +82,15 @@ impl Client {
     /// # Errors
     /// [`ClientError::Connect`], [`ClientError::Handshake`].
     pub fn connect(target: impl Into<Target>, limits: Limits) -> Result<Client, ClientError> {
-        let target = target.into();
-        let connection = Connection::open(target.clone(), limits)?;
+        let mut target = target.into();
+        let connection = target.connect(limits)?;
+        Ok(Client::over(connection, target, limits))
+    }
+
+    /// Returns a client on a connection to the target.
+    pub(crate) fn over(connection: Connection, target: Target, limits: Limits) -> Client {
         let clock = Clock::default();
-        Ok(Client {
+        Client {
             target,
             limits,
             connection,
@@ -98,7 +103,7 @@ impl Client {
             is_interrupted: false,
             next_care: Nanos(0),
             copy_head: None,
-        })
+        }
     }
 
     /// Opens a session and waits until it is open. Events received meanwhile are dropped: for a
@@ -157,8 +162,9 @@ impl Client {
         Ok(())
     }
 
-    /// Makes a new connection and reopens every session at its state: missed events go to `sink`,
-    /// requests that the node did not receive are sent again.
+    /// Makes a new connection, to the first of the target's addresses that answers, and reopens
+    /// every session at its state: missed events go to `sink`, requests that the node did not
+    /// receive are sent again.
     ///
     /// # Errors
     /// As [`Client::log_on`]; the state is kept, so that it can be called again.
@@ -168,19 +174,23 @@ impl Client {
         sink: &mut dyn FnMut(Incoming<'_>, &mut Vec<u8>),
     ) -> Result<(), ClientError> {
         self.sessions.iter_mut().for_each(Session::connection_lost);
-        self.connection = Connection::open(self.target.clone(), self.limits)?;
+        self.connection = self.target.connect(self.limits)?;
         self.is_interrupted = false;
         self.last_heard = self.clock.now();
         self.challenge_count = 0;
         self.copy_head = None;
         self.to_challenge.clear();
         (0..self.sessions.len()).for_each(|place| self.put_logon(place));
-        self.wait_until_open(timeout, sink)
+        let opened = self.wait_until_open(timeout, sink);
+        if opened.is_err() {
+            self.target.pass_over();
+        }
+        opened
     }
 
     /// Sets the address for the next [`Client::reconnect`]: a restarted node may listen elsewhere.
     pub fn set_address(&mut self, address: SocketAddr) {
-        self.target.address = address;
+        self.target.set_address(address);
     }
 
     /// The client's clock, on which [`Times`] are based.

@@ -7,6 +7,7 @@
 //!
 //! INVARIANT: `head <= tail <= inbox.len()`, `sent <= outbox.len()`.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -41,18 +42,69 @@ impl Default for Limits {
     }
 }
 
-/// A node's address and transport. An address alone means without TLS.
+/// The addresses of a node, or of several doors to the same partitions, and their transport. An
+/// address alone means without TLS.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The address of the node's order entry.
-    pub address: SocketAddr,
-    /// The TLS configuration, if the node uses TLS.
-    pub tls: Option<ClientTls>,
+    /// One at least. INVARIANT: the first is tried first; it is the one that answered last.
+    addresses: VecDeque<SocketAddr>,
+    tls: Option<ClientTls>,
 }
 
 impl From<SocketAddr> for Target {
     fn from(address: SocketAddr) -> Target {
-        Target { address, tls: None }
+        Target::of(address, None)
+    }
+}
+
+impl Target {
+    /// Returns the target of one address; `tls` if the node uses TLS.
+    #[must_use]
+    pub fn of(address: SocketAddr, tls: Option<ClientTls>) -> Target {
+        Target { addresses: VecDeque::from([address]), tls }
+    }
+
+    /// Adds an address that is tried when those before it do not answer.
+    #[must_use]
+    pub fn or(mut self, address: SocketAddr) -> Target {
+        self.addresses.push_back(address);
+        self
+    }
+
+    /// Returns the address that is tried first: the one that answered last.
+    ///
+    /// # Panics
+    /// Never: there is one at least.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        *self.addresses.front().expect("one at least")
+    }
+
+    /// Replaces all addresses by one: a restarted node may listen elsewhere.
+    pub fn set_address(&mut self, address: SocketAddr) {
+        self.addresses = VecDeque::from([address]);
+    }
+
+    /// Tries the next address first from now on: the one so far answers, and does not serve.
+    pub fn pass_over(&mut self) {
+        self.addresses.rotate_left(1);
+    }
+
+    /// Connects to the first address that answers, and tries it first from now on.
+    ///
+    /// # Errors
+    /// As [`Connection::open`], of the address that was tried last.
+    pub fn connect(&mut self, limits: Limits) -> Result<Connection, ClientError> {
+        let mut tried = 1;
+        loop {
+            match Connection::open_at(self.address(), self.tls.as_ref(), limits) {
+                Err(_) if tried < self.addresses.len() => {
+                    tried += 1;
+                    self.pass_over();
+                }
+                outcome => return outcome,
+            }
+        }
     }
 }
 
@@ -101,7 +153,8 @@ pub fn preferred(found: &[SocketAddr]) -> Option<SocketAddr> {
 }
 
 impl Connection {
-    /// Connects, and completes the TLS handshake if the target has TLS.
+    /// Connects to the first of the target's addresses that answers, and completes the TLS
+    /// handshake if the target has TLS.
     ///
     /// # Errors
     /// [`ClientError::Connect`], [`ClientError::Handshake`].
@@ -109,15 +162,21 @@ impl Connection {
     /// # Panics
     /// When a limit is shorter than a frame's header.
     pub fn open(target: impl Into<Target>, limits: Limits) -> Result<Connection, ClientError> {
+        target.into().connect(limits)
+    }
+
+    fn open_at(
+        address: SocketAddr,
+        tls: Option<&ClientTls>,
+        limits: Limits,
+    ) -> Result<Connection, ClientError> {
         assert!(limits.frame_len_max > FRAME_HEADER_LEN, "frames have a header");
-        let target = target.into();
-        let address = target.address;
         let refuse = |source| ClientError::Connect { address, source };
         let deadline = Instant::now() + limits.connect_timeout;
         let stream =
             TcpStream::connect_timeout(&address, limits.connect_timeout).map_err(refuse)?;
         stream.set_nodelay(true).map_err(refuse)?;
-        match target.tls {
+        match tls {
             None => Connection::of(stream, limits).map_err(refuse),
             Some(tls) => {
                 let link = tls.connect().map_err(LinkError::Tls);
@@ -507,5 +566,25 @@ mod tests {
         crate::clock::wait([&connection], Duration::from_secs(5)).unwrap();
         connection.receive().unwrap();
         assert!(matches!(connection.next_message(), Err(ClientError::Broken(_))));
+    }
+
+    #[test]
+    fn the_next_address_is_tried_and_the_one_that_answered_comes_first_from_then_on() {
+        let closed = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let open = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = open.local_addr().unwrap();
+        let mut target = Target::from(closed()).or(closed()).or(address);
+        target.connect(Limits::default()).unwrap();
+        assert_eq!(target.address(), address);
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut target = target.or(other.local_addr().unwrap());
+        target.connect(Limits::default()).unwrap();
+        assert_eq!(target.address(), address, "it answered before");
+        target.pass_over();
+        drop(open);
+        target.connect(Limits::default()).unwrap();
+        assert_eq!(target.address(), other.local_addr().unwrap());
+        drop(other);
+        assert!(matches!(target.connect(Limits::default()), Err(ClientError::Connect { .. })));
     }
 }

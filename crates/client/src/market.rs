@@ -236,13 +236,15 @@ impl MarketClient {
     /// logon.
     fn connect(&mut self, sink: &mut impl FnMut(&MarketMessage<'_>)) -> Result<(), ClientError> {
         let limits = Limits { connect_timeout: ANSWER_TIME, ..Limits::default() };
-        let mut client = Client::connect(self.target.clone(), limits)?;
+        let connection = self.target.connect(limits)?;
+        let mut client = Client::over(connection, self.target.clone(), limits);
         client.start_logon(Session::new(self.session));
-        client.wait_until_open(ANSWER_TIME, &mut |incoming, _| {
+        let opened = client.wait_until_open(ANSWER_TIME, &mut |incoming, _| {
             if let Incoming::Market(message) = incoming {
                 sink(&message);
             }
-        })?;
+        });
+        opened.inspect_err(|_| self.target.pass_over())?;
         for (handle, wanted) in &self.subscriptions {
             put_subscribe(wanted, self.session.session_id, *handle, client.outbox());
         }

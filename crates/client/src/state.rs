@@ -299,9 +299,11 @@ impl StateClient {
             Some(client) => client.reconnect(LOGON_TIME, &mut others)?,
             None => {
                 let limits = Limits { connect_timeout: LOGON_TIME, ..Limits::default() };
-                let mut client = Client::connect(self.target.clone(), limits)?;
+                let connection = self.target.connect(limits)?;
+                let mut client = Client::over(connection, self.target.clone(), limits);
                 client.start_logon(Session::new(self.session));
-                client.wait_until_open(LOGON_TIME, &mut others)?;
+                let opened = client.wait_until_open(LOGON_TIME, &mut others);
+                opened.inspect_err(|_| self.target.pass_over())?;
                 self.client = Some(client);
             }
         }

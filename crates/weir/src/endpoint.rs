@@ -136,7 +136,7 @@ impl Endpoint {
     pub fn target_at(&self, address: &str, option: &str) -> anyhow::Result<Target> {
         let resolved = units::address(address);
         let resolved = resolved.map_err(|why| anyhow::anyhow!("{option} {address}: {why}"))?;
-        Ok(Target { address: resolved, tls: self.tls.client(address)? })
+        Ok(Target::of(resolved, self.tls.client(address)?))
     }
 
     /// The address of the status page.

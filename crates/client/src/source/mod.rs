@@ -189,9 +189,11 @@ impl SourceWriter {
 
     fn connect(&mut self) -> Result<(), ClientError> {
         let limits = Limits { connect_timeout: LOGON_TIME, ..Limits::default() };
-        let mut client = Client::connect(self.target.clone(), limits)?;
+        let connection = self.target.connect(limits)?;
+        let mut client = Client::over(connection, self.target.clone(), limits);
         client.start_logon(Session::new(self.session));
-        client.wait_until_open(LOGON_TIME, &mut |_, _| {})?;
+        let opened = client.wait_until_open(LOGON_TIME, &mut |_, _| {});
+        opened.inspect_err(|_| self.target.pass_over())?;
         self.batches.put_open(client.outbox());
         self.client = Some(client);
         Ok(())

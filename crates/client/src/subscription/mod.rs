@@ -274,9 +274,11 @@ impl BrokerClient {
 
     fn connect(&mut self) -> Result<(), ClientError> {
         let limits = Limits { connect_timeout: ANSWER_TIME, ..Limits::default() };
-        let mut client = Client::connect(self.target.clone(), limits)?;
+        let connection = self.target.connect(limits)?;
+        let mut client = Client::over(connection, self.target.clone(), limits);
         client.start_logon(Session::new(self.session));
-        client.wait_until_open(ANSWER_TIME, &mut |_, _| {})?;
+        let opened = client.wait_until_open(ANSWER_TIME, &mut |_, _| {});
+        opened.inspect_err(|_| self.target.pass_over())?;
         let session_id = self.session.session_id;
         for (handle, reading) in &mut self.readings {
             self.correlation_id += 1;

@@ -39,7 +39,7 @@ impl ReplicaSection {
     pub fn target(&self) -> anyhow::Result<Target> {
         let name = self.tls_name.clone().unwrap_or_else(|| self.master.ip().to_string());
         let tls = self.tls_ca.as_deref().map(|ca| ClientTls::new(Trust::Authority(ca), &name));
-        Ok(Target { address: self.master, tls: tls.transpose()? })
+        Ok(Target::of(self.master, tls.transpose()?))
     }
 
     pub(super) fn check(&self, ingest: Option<&IngestSection>) -> Result<(), ConfigError> {

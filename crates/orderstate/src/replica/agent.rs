@@ -142,7 +142,7 @@ impl ReplicaAgent {
     }
 
     fn fail(&mut self, error: &anyhow::Error, now: Nanos) {
-        let master = self.parts.master.address;
+        let master = self.parts.master.address();
         tracing::warn!(%master, %error, "the master cannot be followed");
         self.parts.figures.master.failures.fetch_add(1, Ordering::Relaxed);
         self.parts.figures.master.is_connected.store(false, Ordering::Relaxed);

@@ -266,7 +266,7 @@ impl DemoNode {
     /// The node's address and TLS.
     fn target(&self) -> Target {
         let tls = self.tls.as_ref().map(|tls| tls.client.clone());
-        Target { address: self.node.address(), tls }
+        Target::of(self.node.address(), tls)
     }
 
     /// The operator of this node, connected.

@@ -50,8 +50,7 @@ fn a_hangup_reads_the_certificates_anew_and_running_connections_go_on() {
     until("new certificates", || (node.status()["tls"]["reloads"] == 1).then_some(()));
     let refused = try_operator(rig.target(&node)).unwrap_err();
     assert!(matches!(refused, ClientError::Handshake { .. }), "{refused:?}");
-    let target =
-        weir_client::Target { address: node.address(), tls: Some(rig.believing("next.pem")) };
+    let target = weir_client::Target::of(node.address(), Some(rig.believing("next.pem")));
     try_operator(target).unwrap();
     alice.ask_for_report(ALICE.buy(2, 50, 1));
 }

@@ -57,7 +57,7 @@ fn address(node: &Node, door: &str) -> SocketAddr {
 }
 
 fn at(rig: &Rig, address: SocketAddr) -> Target {
-    Target { address, tls: Some(rig.tls()) }
+    Target::of(address, Some(rig.tls()))
 }
 
 /// Returns the order of this number, with attributes of its own.
@@ -219,7 +219,7 @@ fn a_core_that_does_not_believe_the_node_tells_it_nothing() {
     let stranger = weir_tls::authority::Authority::new("A stranger").unwrap();
     rig.write("stranger.pem", &stranger.certificate());
     let tls = Some(rig.believing("stranger.pem"));
-    let target = Target { address: address(&node, "ingest"), tls };
+    let target = Target::of(address(&node, "ingest"), tls);
     let config = SourceConfig::full(CORE.session_id, PartitionId(40), Epoch(1));
     let mut writer = SourceWriter::new(target, CORE.config(), config);
     let why = until("a failure", || {

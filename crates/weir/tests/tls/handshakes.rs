@@ -28,7 +28,7 @@ fn an_authority_that_is_not_ours_is_refused_by_the_client_and_counted_by_the_nod
     rig.write("stranger.pem", &Authority::new("A stranger").unwrap().certificate());
     let node = rig.start();
     let tls = Some(rig.believing("stranger.pem"));
-    let refused = try_operator(Target { address: node.address(), tls });
+    let refused = try_operator(Target::of(node.address(), tls));
     let Err(ClientError::Handshake { source: LinkError::Tls(error), .. }) = refused else {
         panic!("{refused:?}");
     };
@@ -84,7 +84,7 @@ fn tls_to_a_plain_port_is_cut_and_counted() {
     let home = Home::new("memory");
     let node = home.start();
     let rig = Rig::new("memory", "");
-    let target = Target { address: node.address(), tls: Some(rig.tls()) };
+    let target = Target::of(node.address(), Some(rig.tls()));
     let refused = try_operator(target).unwrap_err();
     assert!(matches!(refused, ClientError::Handshake { .. }), "{refused:?}");
     counted(&node, "broken_streams", 1);

@@ -12,7 +12,7 @@ use crate::support::trader::Trader;
 use crate::support::{ALICE, BOB, HANG, Node, until};
 
 fn through(proxy: &Proxy, rig: &Rig) -> Target {
-    Target { address: proxy.address(), tls: Some(rig.tls()) }
+    Target::of(proxy.address(), Some(rig.tls()))
 }
 
 /// Returns the error that ends a trader's connection.

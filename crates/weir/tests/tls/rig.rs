@@ -60,7 +60,7 @@ impl Rig {
     }
 
     pub fn target(&self, node: &Node) -> Target {
-        Target { address: node.address(), tls: Some(self.tls()) }
+        Target::of(node.address(), Some(self.tls()))
     }
 
     /// Defines the market, over TLS.
@@ -105,5 +105,5 @@ pub fn with_certificate(rig: &Rig, node: &Node, name: &str) -> Target {
     let path = |ending: &str| rig.home.path(&format!("{name}.{ending}"));
     let (ca, pem, key) = (rig.home.path("ca.pem"), path("pem"), path("key"));
     let tls = ClientTls::with_certificate(Trust::Authority(&ca), NAME, &pem, &key).unwrap();
-    Target { address: node.address(), tls: Some(tls) }
+    Target::of(node.address(), Some(tls))
 }

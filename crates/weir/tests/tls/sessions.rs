@@ -104,7 +104,7 @@ fn one_byte_a_segment_is_enough() {
     let node = rig.start();
     rig.open_market(&node, &[ALICE]);
     let proxy = Proxy::start(node.address(), Way::Dribble);
-    let target = Target { address: proxy.address(), tls: Some(rig.tls()) };
+    let target = Target::of(proxy.address(), Some(rig.tls()));
     let mut alice = Trader::log_on_at(target, ALICE);
     for number in 1..=20 {
         alice.ask_for_report(ALICE.buy(number, 50, 1));
@@ -121,7 +121,7 @@ fn a_pinned_certificate_is_believed_and_no_other() {
         let path = rig.home.path(pem);
         // A client with a pinned certificate ignores the name.
         let tls = ClientTls::new(Trust::Pinned(&path), "any.name").unwrap();
-        Target { address: node.address(), tls: Some(tls) }
+        Target::of(node.address(), Some(tls))
     };
     try_operator(target("node.pem")).unwrap();
     rig.write_pair("other", &rig.authority, weir_tls::authority::Usage::Server);
@@ -135,7 +135,7 @@ fn a_client_that_speaks_only_tls_1_2_is_served() {
     let node = rig.start();
     let ca = rig.home.path("ca.pem");
     let tls = ClientTls::new(Trust::Authority(&ca), NAME).unwrap().only_tls12(&ca).unwrap();
-    try_operator(Target { address: node.address(), tls: Some(tls) }).unwrap();
+    try_operator(Target::of(node.address(), Some(tls))).unwrap();
     assert_eq!(node.status()["tls"]["completed"], 1);
 }
 
