@@ -53,7 +53,8 @@ struct Where {
     /// The node's directory.
     #[arg(long, value_name = "DIR", env = "WEIR_DIR", default_value = "weir-data")]
     dir: PathBuf,
-    /// The partition; 0 is the control log. Without it, the directory's trading partition.
+    /// The partition; 0 is the control log. Without it, the directory's trading partition; of
+    /// several, inspect, verify and restore take each.
     #[arg(long)]
     partition: Option<u16>,
     /// The archive of the partition's logs ([retention] archive): it is read as their beginning.
@@ -65,19 +66,45 @@ struct Where {
 }
 
 impl Where {
-    /// Returns the partition that is meant.
-    fn partition_id(&self) -> anyhow::Result<PartitionId> {
+    /// Returns the partitions that are meant, one at least.
+    fn partition_ids(&self) -> anyhow::Result<Vec<PartitionId>> {
         if let Some(id) = self.partition {
-            return Ok(PartitionId(id));
+            return Ok(vec![PartitionId(id)]);
         }
         let dir = self.dir.display();
         anyhow::ensure!(self.dir.is_dir(), "{dir} is not there");
         let found = partitions_in(&self.dir).with_context(|| format!("cannot read {dir}"))?;
-        match found[..] {
-            [] => bail!("{dir} holds no trading partition: give --partition"),
+        anyhow::ensure!(!found.is_empty(), "{dir} holds no trading partition: give --partition");
+        Ok(found)
+    }
+
+    /// Returns the partition that is meant.
+    fn partition_id(&self) -> anyhow::Result<PartitionId> {
+        match self.partition_ids()?[..] {
             [one] => Ok(one),
-            [..] => bail!("{dir} holds several partitions: give --partition"),
+            [..] => bail!("{} holds several partitions: give --partition", self.dir.display()),
         }
+    }
+
+    /// Runs a command in each partition that is meant, in all of several even if it fails in one.
+    fn in_each(&self, run: impl Fn(&Where) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let ids = self.partition_ids()?;
+        let of = |id: PartitionId| Where { partition: Some(id.0), ..self.clone() };
+        if let [only] = ids[..] {
+            return run(&of(only));
+        }
+        let mut failed = Vec::new();
+        for id in ids {
+            if !self.json {
+                println!("partition {id}");
+            }
+            if let Err(error) = run(&of(id)) {
+                eprintln!("weir: partition {id}: {error:#}");
+                failed.push(id.to_string());
+            }
+        }
+        anyhow::ensure!(failed.is_empty(), "it failed in partition {}", failed.join(", "));
+        Ok(())
     }
 
     fn dirs(&self) -> anyhow::Result<PartitionDirs> {
@@ -130,11 +157,15 @@ struct RestoreArgs {
 /// When a log is missing or damaged; the text names file and offset.
 pub fn run(args: LogArgs) -> anyhow::Result<()> {
     match args.command {
-        LogCommand::Inspect(at) => inspect(&at),
+        LogCommand::Inspect(at) => at.in_each(inspect),
         LogCommand::Dump(args) => dump(&args),
         LogCommand::Export(args) => export(&args),
-        LogCommand::Verify(args) => verify(&args),
-        LogCommand::Restore(args) => restore(&args.at),
+        // The last entry of several logs is not one number.
+        LogCommand::Verify(args) if args.to == u64::MAX => {
+            args.at.in_each(|at| verify(at, u64::MAX))
+        }
+        LogCommand::Verify(args) => verify(&args.at, args.to),
+        LogCommand::Restore(args) => args.at.in_each(restore),
     }
 }
 
@@ -212,7 +243,7 @@ fn inspected(log: &LogAt) -> anyhow::Result<Option<Inspection>> {
 }
 
 fn inspect(at: &Where) -> anyhow::Result<()> {
-    let dirs = at.dirs()?;
+    let (dirs, partition) = (at.dirs()?, at.partition_id()?.0);
     for (name, log) in
         [("commands", LogAt::commands(at, &dirs)), ("events", LogAt::events(at, &dirs))]
     {
@@ -228,7 +259,8 @@ fn inspect(at: &Where) -> anyhow::Result<()> {
         let rules = inspected(&log)?.map_or(Vec::new(), |found| found.rules);
         let log_id = format!("{:032x}", reader.segment().log_id);
         if at.json {
-            let mut line = json!({"log": name, "log_id": log_id, "first": first.0,
+            let mut line = json!({"log": name, "partition": partition, "log_id": log_id,
+                                  "first": first.0,
                                   "entries": entries, "entry_bytes": bytes, "epoch": epoch});
             if kind == SegmentKind::Command {
                 let row = |since: &RulesSince| json!({"from": since.from.0, "rules": since.rules});
@@ -247,7 +279,8 @@ fn inspect(at: &Where) -> anyhow::Result<()> {
     let mut disk = ThreadDisk::open(&dirs.snapshots(), None)?;
     for name in disk.list().unwrap_or_default() {
         if at.json {
-            println!("{}", json!({"log": "snapshots", "snapshot": name}));
+            let line = json!({"log": "snapshots", "partition": partition, "snapshot": name});
+            println!("{line}");
         } else {
             println!("snapshot  {name}");
         }
@@ -409,15 +442,14 @@ fn restore(at: &Where) -> anyhow::Result<()> {
         None => 0,
     };
     if at.json {
-        println!("{}", json!({"segments": segments}));
+        println!("{}", json!({"partition": at.partition_id()?.0, "segments": segments}));
     } else {
         println!("{segments} segments are back in {}", log.path.display());
     }
     Ok(())
 }
 
-fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
-    let at = &args.at;
+fn verify(at: &Where, to: u64) -> anyhow::Result<()> {
     let partition_id = at.partition_id()?;
     let dirs = PartitionDirs::new(&at.dir, partition_id);
     let log = LogAt::commands(at, &dirs);
@@ -443,7 +475,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     };
     let base = engine.position();
     let (mut due, mut compared) = (told.iter().filter(|t| t.position > base).peekable(), 0u64);
-    while reader.next_position().0 <= args.to {
+    while reader.next_position().0 <= to {
         let Some(entry) = reader.next_entry()? else {
             inspected(&log)?;
             break;
@@ -463,7 +495,8 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let (position, digest, state) = (engine.position(), engine.digest(), engine.state_hash());
     let archived = at.archive.as_ref().map(|_| verify_archive(at, &dirs)).transpose()?;
     if at.json {
-        let mut line = json!({"from_snapshot": base.0, "position": position.0, "events": events,
+        let mut line = json!({"partition": partition_id.0, "from_snapshot": base.0,
+                   "position": position.0, "events": events,
                    "digest": format!("{digest:016x}"), "state": format!("{state:016x}"),
                    "snapshots": compared, "live_orders": engine.live_order_count()});
         if let Some(archived) = archived {
