@@ -23,7 +23,7 @@ use weir_types::{Durability, Nanos};
 
 use crate::config::{Config, MESSAGE_BYTES_MAX, OnFull};
 use crate::error::{BrokerError, EvictReason, PublishRefusal};
-use crate::name::{MessageNo, Name, OriginMark, Source, Topic};
+use crate::name::{MessageNo, Name, OriginMark, OriginMarks, Source, Topic};
 use crate::plant::{self, Plant};
 use crate::saver::{Change, Saver};
 use crate::spill::Spill;
@@ -176,8 +176,8 @@ pub struct Broker<D> {
     pub(crate) memory_messages: u64,
     pub(crate) spill: Spill,
     pub(crate) saver: Saver,
-    /// The place of the source that keeps its messages until they are settled.
-    pub(crate) place: Option<OriginMark>,
+    /// The place of each source that keeps its messages until they are settled.
+    pub(crate) places: OriginMarks,
     pub(crate) now: Nanos,
     pub(crate) opened_at: Nanos,
     pub(crate) sweep_at: Nanos,
@@ -423,15 +423,15 @@ impl<D: Disk> Broker<D> {
     /// crash brings back the place that was saved last, so the source must keep everything behind
     /// the place before until this change [is saved](Broker::is_saved).
     pub fn note_place(&mut self, place: OriginMark) -> Change {
-        self.place = Some(place);
+        self.places.set(place);
         // Whatever subscription comes first is saved with the place of then.
         if self.names.is_empty() { Change::default() } else { self.saver.changed() }
     }
 
-    /// Returns the place that was recorded last, in this run or the one before.
+    /// Returns the place of a source that was recorded last, in this run or the one before.
     #[must_use]
-    pub fn place(&self) -> Option<OriginMark> {
-        self.place
+    pub fn place_of(&self, source: Source) -> Option<OriginMark> {
+        self.places.of(source)
     }
 
     /// Records that subscriptions of these topics may have lost messages: their next clients are

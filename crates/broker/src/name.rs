@@ -107,6 +107,14 @@ impl OriginMarks {
         }
     }
 
+    /// Records a mark in the place of that of its source, which may be a later one.
+    pub fn set(&mut self, mark: OriginMark) {
+        match self.0.binary_search_by_key(&mark.source, |known| known.source) {
+            Ok(at) => self.0[at] = mark,
+            Err(at) => self.0.insert(at, mark),
+        }
+    }
+
     /// Returns the newest mark of a source.
     #[must_use]
     pub fn of(&self, source: Source) -> Option<OriginMark> {

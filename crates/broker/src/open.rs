@@ -24,7 +24,7 @@ use crate::block::{
 use crate::broker::{Broker, Counters};
 use crate::config::Config;
 use crate::error::{BrokerError, OpenReport};
-use crate::name::{MessageNo, Topic};
+use crate::name::{MessageNo, OriginMarks, Topic};
 use crate::plant::{self, Plant};
 use crate::saver::Saver;
 use crate::spill::{Spill, SpillFile, UNNAMED, file_name, file_of};
@@ -137,7 +137,7 @@ impl<D: Disk> Broker<D> {
             memory_messages: 0,
             spill,
             saver,
-            place: None,
+            places: OriginMarks::default(),
             now,
             opened_at: now,
             sweep_at: now,
@@ -155,7 +155,7 @@ impl<D: Disk> Broker<D> {
     }
 
     fn add_rows(&mut self, table: Table, may_have_lost: bool) {
-        self.place = table.place;
+        self.places = table.places;
         for mut row in table.rows {
             if row.detached_at == ATTACHED {
                 row.detached_at = self.now;
@@ -374,7 +374,7 @@ fn first_table<D: Disk>(config: &Config, disk: &D) -> Vec<u8> {
         boot_id: disk.boot_id(),
         synced_seq: 0,
         synced_end: (0, 0),
-        place: None,
+        places: OriginMarks::default(),
         served: Nanos(0),
         rows: Vec::new(),
     };

@@ -15,9 +15,12 @@ use crate::name::{
 
 /// The files of the two slots.
 pub(crate) const SLOTS: [&str; 2] = ["subscriptions-0.wtable", "subscriptions-1.wtable"];
-/// The format version of the table that is written. In version 1, served time is unknown, and who
-/// created a subscription.
-pub(crate) const TABLE_VERSION: u32 = 2;
+/// The highest format version. In version 1, served time is unknown, and who created a
+/// subscription.
+const TABLE_VERSION: u32 = 3;
+/// The version of a table with one place at most, in its header: programs from before several
+/// places read it.
+pub(crate) const VERSION_OF_ONE_PLACE: u32 = 2;
 /// The most bytes of a named token.
 pub const TOKEN_BYTES_MAX: usize = 4096;
 
@@ -97,8 +100,8 @@ pub struct Table {
     pub synced_seq: u64,
     /// The newest spill file, zero for none, and the bytes of it that were on the medium.
     pub synced_end: (u64, u64),
-    /// The place of the partition's events up to which all messages were on disk or taken.
-    pub place: Option<OriginMark>,
+    /// The place in each partition's events up to which all messages were on disk or taken.
+    pub places: OriginMarks,
     /// Served time when it was saved; zero for unknown.
     pub served: Nanos,
     /// The subscriptions, sorted by name.
@@ -131,12 +134,20 @@ fn level_from(code: u8) -> Option<Durability> {
 impl Table {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; HEADER];
+        let (version, in_header) = match self.places.as_slice() {
+            [] => (VERSION_OF_ONE_PLACE, None),
+            [place] => (VERSION_OF_ONE_PLACE, Some(*place)),
+            _ => {
+                put_marks(&self.places, &mut bytes);
+                (TABLE_VERSION, None)
+            }
+        };
         for row in &self.rows {
             encode_row(row, &mut bytes);
         }
         let length = (bytes.len() - HEADER) as u64;
         put(&mut bytes, 0, &MAGIC);
-        put(&mut bytes, 8, &TABLE_VERSION.to_le_bytes());
+        put(&mut bytes, 8, &version.to_le_bytes());
         put(&mut bytes, 12, &self.run.to_le_bytes());
         put(&mut bytes, 16, &self.id.to_le_bytes());
         put(&mut bytes, 32, &self.generation.to_le_bytes());
@@ -149,7 +160,7 @@ impl Table {
         put(&mut bytes, 72, &self.synced_seq.to_le_bytes());
         put(&mut bytes, 80, &self.synced_end.0.to_le_bytes());
         put(&mut bytes, 88, &self.synced_end.1.to_le_bytes());
-        if let Some(OriginMark { source, epoch, record }) = self.place {
+        if let Some(OriginMark { source, epoch, record }) = in_header {
             bytes[54] = 1;
             put(&mut bytes, 96, &record.0.to_le_bytes());
             put(&mut bytes, 104, &source.0.to_le_bytes());
@@ -186,6 +197,19 @@ fn crc_of(bytes: &[u8], end: usize) -> u32 {
 
 fn decode_sound(head: &[u8], body: &[u8]) -> Option<Table> {
     let mut reader = Reader(body);
+    let in_header = flag(head[54])?.then(|| OriginMark {
+        source: Source(u32_at(head, 104)),
+        epoch: Epoch(u32_at(head, 108)),
+        record: Position(u64_at(head, 96)),
+    });
+    let mut places = OriginMarks::default();
+    if u32_at(head, 8) > VERSION_OF_ONE_PLACE {
+        places = reader.marks()?;
+        if in_header.is_some() || places.as_slice().len() < 2 {
+            return None;
+        }
+    }
+    in_header.into_iter().for_each(|place| places.set(place));
     let mut rows: Vec<Row> = Vec::new();
     for _ in 0..u32_at(head, 48) {
         let row = decode_row(&mut reader, u32_at(head, 8))?;
@@ -211,11 +235,7 @@ fn decode_sound(head: &[u8], body: &[u8]) -> Option<Table> {
         boot_id: head[56..72].try_into().ok()?,
         synced_seq: u64_at(head, 72),
         synced_end: (u64_at(head, 80), u64_at(head, 88)),
-        place: flag(head[54])?.then(|| OriginMark {
-            source: Source(u32_at(head, 104)),
-            epoch: Epoch(u32_at(head, 108)),
-            record: Position(u64_at(head, 96)),
-        }),
+        places,
         served: Nanos(u64_at(head, 112)),
         rows,
     })
@@ -263,15 +283,19 @@ fn encode_row(row: &Row, out: &mut Vec<u8>) {
             out.push(topic.kind as u8);
             out.extend_from_slice(&topic.key.to_le_bytes());
             out.extend_from_slice(&acked.0.to_le_bytes());
-            let marks = taken.as_slice();
-            let len = u32::try_from(marks.len()).expect("there are fewer than 2^32 sources");
-            out.extend_from_slice(&len.to_le_bytes());
-            for mark in marks {
-                out.extend_from_slice(&mark.source.0.to_le_bytes());
-                out.extend_from_slice(&mark.epoch.0.to_le_bytes());
-                out.extend_from_slice(&mark.record.0.to_le_bytes());
-            }
+            put_marks(taken, out);
         }
+    }
+}
+
+fn put_marks(marks: &OriginMarks, out: &mut Vec<u8>) {
+    let marks = marks.as_slice();
+    let len = u32::try_from(marks.len()).expect("there are fewer than 2^32 sources");
+    out.extend_from_slice(&len.to_le_bytes());
+    for mark in marks {
+        out.extend_from_slice(&mark.source.0.to_le_bytes());
+        out.extend_from_slice(&mark.epoch.0.to_le_bytes());
+        out.extend_from_slice(&mark.record.0.to_le_bytes());
     }
 }
 
@@ -299,6 +323,22 @@ impl<'a> Reader<'a> {
 
     fn u64(&mut self) -> Option<u64> {
         self.take(8).map(|bytes| u64_at(bytes, 0))
+    }
+
+    /// Reads marks, which are sorted by source.
+    fn marks(&mut self) -> Option<OriginMarks> {
+        let mut marks = OriginMarks::default();
+        let mut before = None;
+        for _ in 0..self.u32()? {
+            let source = Source(self.u32()?);
+            let (epoch, record) = (Epoch(self.u32()?), Position(self.u64()?));
+            if before.is_some_and(|before| before >= source) {
+                return None;
+            }
+            before = Some(source);
+            marks.set(OriginMark { source, epoch, record });
+        }
+        Some(marks)
     }
 }
 
@@ -338,18 +378,6 @@ fn decode_queue(reader: &mut Reader<'_>) -> Option<RowKind> {
     let kind = TopicKind::from_code(reader.u8()?)?;
     let topic = Topic { kind, key: reader.u32()? };
     let acked = MessageNo(reader.u64()?);
-    let mut taken = OriginMarks::default();
-    let count = reader.u32()?;
-    let mut before = None;
-    for _ in 0..count {
-        let source = Source(reader.u32()?);
-        let mark =
-            OriginMark { source, epoch: Epoch(reader.u32()?), record: Position(reader.u64()?) };
-        if before.is_some_and(|before| before >= source) {
-            return None;
-        }
-        before = Some(source);
-        taken.advance(mark);
-    }
+    let taken = reader.marks()?;
     Some(RowKind::Queue { topic, acked, taken })
 }

@@ -456,7 +456,7 @@ impl<D: Disk> Broker<D> {
             boot_id: self.disk.boot_id(),
             synced_seq: self.spill.synced_seq,
             synced_end: self.spill.synced_end,
-            place: self.place,
+            places: self.places.clone(),
             served: if plant::is(Plant::ServedNotSaved) { Nanos(0) } else { self.now },
             rows: self.names.values().map(row).collect(),
         }

@@ -124,7 +124,7 @@ pub struct Config {
     pub subscriptions: Option<SubscriptionsSection>,
     /// A market-data gateway; none without it.
     pub market_gateway: Option<MarketGatewaySection>,
-    /// The node's own market as ITCH 5.0 over MoldUDP64; not published without it.
+    /// The market of a single partition as ITCH 5.0 over MoldUDP64; not published without it.
     pub market_publisher: Option<MarketPublisherSection>,
     /// The nodes behind a router; only with the role `router`.
     pub router: Option<RouterSection>,
@@ -693,9 +693,6 @@ impl Config {
         }
         if let Some(market) = &self.market_gateway {
             market.check()?;
-        }
-        if let Some(publish) = &self.market_publisher {
-            publish.check(self.role == NodeRole::Node && !self.follows_own())?;
         }
         if let Some(router) = &self.router {
             router.check()?;

@@ -68,8 +68,8 @@ pub fn descriptors_of(config: &Config) -> u64 {
     let subscriptions = config.subscriptions.as_ref().map_or(0, |section| section.connections_max);
     let market = config.market_gateway.as_ref();
     let market = market.map_or(0, |section| section.connections_max * section.flush_threads);
-    let publisher = config.market_publisher.as_ref();
-    let snapshots = publisher.map_or(0, |section| section.snapshots_clients_max);
+    let publishers = config.publishers().into_iter();
+    let snapshots: usize = publishers.map(|(_, section)| section.snapshots_clients_max).sum();
     let web =
         config.web.as_ref().map_or(0, |section| weir_web::connections_max(section.readers_max));
     let doors = [

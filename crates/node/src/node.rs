@@ -12,7 +12,7 @@
 //! thread replica    follows another node, where configured
 //! thread subscribe  durable subscriptions and their sockets, where configured
 //! thread market-…   market data: receive and update, and flush-… for its subscribers
-//! thread publish    the node's own market, where published; snapshots  snapshots of it
+//! thread publish    the partitions' markets, where published; snapshots  snapshots of them
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! thread checkpoints the gateway's checkpoints
@@ -44,7 +44,6 @@ use std::time::Duration;
 
 use weir_delivery::TokenKeys;
 use weir_door::handshakes::TlsDoor;
-use weir_marketgate::publish::SnapshotFigures;
 use weir_orderstate::router::{Reload, RouterSection};
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::RunningThread;
@@ -53,6 +52,7 @@ use weir_types::{PartitionId, Position};
 use weir_web::WebServer;
 
 pub use self::operator::FIRST_OPERATOR;
+pub use self::publish::PublishedChannel;
 pub use self::threads::DELIVERY_SHARE;
 use crate::config::{Config, NodeRole};
 use crate::health::Health;
@@ -161,17 +161,11 @@ impl Node {
         self.status.market.as_ref().map_or(&[], |figures| &figures.addresses)
     }
 
-    /// Returns the address for retransmission requests of the node's own market, if published.
+    /// Returns the channels in which partitions' markets are published, in the order of the
+    /// partitions.
     #[must_use]
-    pub fn requests_address(&self) -> Option<SocketAddr> {
-        self.status.publish.as_ref().map(|(address, _)| *address)
-    }
-
-    /// Returns the address for snapshots of the node's own market, if served.
-    #[must_use]
-    pub fn snapshots_address(&self) -> Option<SocketAddr> {
-        let (_, figures) = self.status.publish.as_ref()?;
-        figures.snapshots().map(SnapshotFigures::address)
+    pub fn channels(&self) -> &[PublishedChannel] {
+        &self.status.channels
     }
 
     /// Returns the node's figures.

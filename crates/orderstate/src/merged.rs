@@ -104,6 +104,8 @@ impl MergedReaders {
         let config = RouterConfig {
             // Each has a place at every desk, where readers of one partition come too.
             readers_max: DeskConfig::default().readers_max / 2,
+            // A followed store refuses readers while it is copied anew; it is asked again soon.
+            aside_max: Nanos(100_000_000),
             ..RouterConfig::default()
         };
         let mut router = Router::new(config, sealer);

@@ -1,5 +1,5 @@
 //! The broker's agent: the door of subscribers and publishers, the queues between them, and the
-//! partition's events as one producer among others.
+//! partitions' events as producers among others.
 //!
 //! A connection carries one session. A subscriber that does not read gets no further messages and
 //! occupies its own bounded output; a publisher that is refused for want of room sends again. The
@@ -30,7 +30,7 @@ use super::figures::SubscriptionsFigures;
 use super::link::{HandleAt, LIMITS, Link, Links, Peer};
 use super::producer::{EventParts, EventProducer};
 
-/// Events published in one cycle.
+/// Events of a partition published in one cycle.
 const EVENTS_MAX: usize = 256;
 /// The time between two looks at the queues and the events while messages are under way, in
 /// nanoseconds.
@@ -50,10 +50,10 @@ pub struct SubscriptionsParts {
     pub quota: Quota,
     /// The bounds of one participant.
     pub bounds: Bounds,
-    /// The partition's newest log time.
+    /// The newest log time of the partitions.
     pub log_time: Nanos,
-    /// The partition's events.
-    pub events: EventParts,
+    /// The partitions' events.
+    pub events: Vec<EventParts>,
     /// The session that publishes the executions of each outside source.
     pub sources: Vec<(PartitionId, SessionId)>,
     /// The control log's events from the first retained one: the sessions.
@@ -87,7 +87,7 @@ pub struct Subscriptions {
     pub(super) durability: Durability,
     pub(super) default_quota: Quota,
     pub(super) bounds: Bounds,
-    pub(super) producer: EventProducer,
+    pub(super) producers: Vec<EventProducer>,
     pub(super) sources: Vec<(PartitionId, SessionId)>,
     /// Handles that may have messages to get.
     pub(super) hot: BTreeSet<HandleAt>,
@@ -125,8 +125,9 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
         draining: parts.draining,
         figures: parts.figures.door.clone(),
     };
-    let (mut producer, mut broker) = (EventProducer::new(parts.events), parts.broker);
-    producer.tell_gap(&mut broker);
+    let mut broker = parts.broker;
+    let mut producers: Vec<_> = parts.events.into_iter().map(EventProducer::new).collect();
+    producers.iter_mut().for_each(|producer| producer.tell_gap(&mut broker));
     let protocol = Subscriptions {
         definitions: parts.definitions,
         acknowledged: broker.acknowledged(),
@@ -136,7 +137,7 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
         durability: parts.durability,
         default_quota: parts.quota,
         bounds: parts.bounds,
-        producer,
+        producers,
         sources: parts.sources,
         hot: BTreeSet::new(),
         again: Vec::new(),
@@ -175,7 +176,7 @@ impl Subscriptions {
             Err(error) => {
                 tracing::error!(%error, "the broker has stopped: subscriptions are not served");
                 self.has_failed = true;
-                self.producer.let_go();
+                self.producers.iter().for_each(EventProducer::let_go);
                 self.figures.counters.stopped.store(1, Ordering::Relaxed);
                 links.end_all(Reason::BrokerStopped, now);
                 1
@@ -208,17 +209,20 @@ impl Subscriptions {
         }
     }
 
-    /// Publishes the partition's events.
+    /// Publishes the partitions' events.
     fn take_events(&mut self) -> usize {
         if self.has_failed {
             return 0;
         }
-        let Subscriptions { producer, broker, hot, by_topic, times, .. } = self;
-        let produced = producer.work(broker, EVENTS_MAX, *times, |topic| {
-            hot.extend(by_topic.get(&topic).into_iter().flatten());
-        });
-        add(&self.figures.counters.events, produced.messages);
-        produced.records
+        let Subscriptions { producers, broker, hot, by_topic, times, .. } = self;
+        let mut told = |topic| hot.extend(by_topic.get(&topic).into_iter().flatten());
+        let mut records = 0;
+        for producer in producers {
+            let produced = producer.work(broker, EVENTS_MAX, *times, &mut told);
+            add(&self.figures.counters.events, produced.messages);
+            records += produced.records;
+        }
+        records
     }
 }
 

@@ -30,6 +30,7 @@ use weir_wire::subscription::{
 
 use super::agent::{PromisedAnswer, Subscriptions};
 use super::link::{HandleTarget, HeldQueue, Link};
+use super::producer::EventProducer;
 
 /// Subscriptions of one answer to a list.
 const LIST_MAX: usize = 100;
@@ -177,7 +178,9 @@ impl Subscriptions {
         };
         let mut after = OriginMarks::default();
         if matches!(kind, Some(TopicKind::Executions | TopicKind::Trades)) {
-            after.advance(self.producer.mark());
+            for producer in &self.producers {
+                after.advance(producer.mark());
+            }
         }
         let expire_after = asked(create.expire_after.0).map(Nanos);
         Terms { quota: Some(quota), expire_after, created_by: create.session_id.0, after }
@@ -191,7 +194,7 @@ impl Subscriptions {
         name: &[u8],
         now: Nanos,
     ) -> Intake {
-        if !self.producer.has_caught_up() {
+        if !self.producers.iter().all(EventProducer::has_caught_up) {
             return Intake::Wait;
         }
         let created = self.try_create(session, create, name, now);

@@ -1,4 +1,4 @@
-//! From the partition's events to topics: the trades of each firm's orders, the trades that
+//! From a partition's events to topics: the trades of each firm's orders, the trades that
 //! everybody may know, in the order of the event log's records, none merged.
 //!
 //! After a start the events are read from the oldest retained one: events that the subscriptions
@@ -96,7 +96,7 @@ impl EventProducer {
     /// Tells the subscriptions that they may have lost messages, if the broker needs records that
     /// are gone: it was restored with a log that begins later. Called before any work.
     pub(super) fn tell_gap<D: Disk>(&mut self, broker: &mut Broker<D>) {
-        let (first, place) = (self.events.next_record(), broker.place());
+        let (first, place) = (self.events.next_record(), broker.place_of(self.source()));
         if first <= 1 || self.goes_on_from(place, first) || plant::is(Plant::GapUntold) {
             return;
         }
@@ -169,9 +169,12 @@ impl EventProducer {
         self.mark_of(next.saturating_sub(1))
     }
 
+    fn source(&self) -> Source {
+        Source(u32::from(self.partition_id.0))
+    }
+
     fn mark_of(&self, record: u64) -> OriginMark {
-        let source = Source(u32::from(self.partition_id.0));
-        OriginMark { source, epoch: self.epoch, record: Position(record) }
+        OriginMark { source: self.source(), epoch: self.epoch, record: Position(record) }
     }
 
     /// Publishes at most `max` records; `told` hears of each topic that got something. Stops where

@@ -97,8 +97,8 @@ impl GatewayArgs {
     fn section(&self) -> anyhow::Result<Option<MarketGatewaySection>> {
         let Some(profile) = self.feed.map(|entry| entry.profile) else { return Ok(None) };
         if profile.is_of_a_node && self.lines.is_empty() && self.capture.is_none() {
-            let lines = vec![format!("{}@127.0.0.1", ports::publish_group())];
-            let request = Some(ports::publish_requests());
+            let lines = vec![format!("{}@127.0.0.1", ports::publish_group(0))];
+            let request = Some(ports::publish_requests(0));
             return GatewayArgs { lines, request, ..self.clone() }.section();
         }
         let mut feed = toml::Table::new();

@@ -38,16 +38,16 @@ pub fn local(offset: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, base().unwrap_or(BASE) + offset))
 }
 
-/// The multicast group of `weir serve --publish`.
+/// The multicast group of `weir serve --publish` for the partition of an index.
 #[must_use]
-pub fn publish_group() -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(239, 192, 7, 1), local(PUBLISH).port())
+pub fn publish_group(index: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(239, 192, 7, 1), local(PUBLISH).port() + 2 * index)
 }
 
-/// The address for requests of `weir serve --publish`.
+/// The address for requests of `weir serve --publish` for the partition of an index.
 #[must_use]
-pub fn publish_requests() -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::LOCALHOST, local(REQUESTS).port())
+pub fn publish_requests(index: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::LOCALHOST, local(REQUESTS).port() + 2 * index)
 }
 
 /// Checks the environment variable.

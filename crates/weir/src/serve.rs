@@ -16,7 +16,7 @@ use weir_node::diagnostics::{LineFormat, LineLevel};
 use weir_node::health::{Health, Stage};
 use weir_node::http::Side;
 use weir_node::limits::ProcessLimits;
-use weir_node::node::Node;
+use weir_node::node::{Node, PublishedChannel};
 use weir_node::service::ServiceManager;
 use weir_node::{diagnostics, service};
 use weir_runtime::WaitStrategy;
@@ -56,8 +56,8 @@ pub struct ServeArgs {
           value_parser = web_address)]
     pub web: Option<WebAddress>,
     /// Publish the node's market as ITCH 5.0 by multicast on this machine, for `weir market serve
-    /// --feed weir`: group 239.192.7.1:7011, requests at port 7012. A configuration file can choose
-    /// others.
+    /// --feed weir`: group 239.192.7.1:7011, requests at port 7012, for each further partition both
+    /// ports by two higher. A configuration file can choose others.
     #[arg(long)]
     pub publish: bool,
     /// Wait strategy of an idle thread: park, yield or spin.
@@ -154,8 +154,8 @@ impl ServeArgs {
         if let Some(market) = &self.market {
             config.market_gateway = Some(MarketGatewaySection::clone(market));
         }
-        if self.publish && config.market_publisher.is_none() {
-            config.market_publisher = Some(published_here()?);
+        if self.publish && config.publishers().is_empty() {
+            self.publish_here(&mut config)?;
         }
         config.check()?;
         config.check_role()?;
@@ -171,6 +171,18 @@ impl ServeArgs {
         };
         let (listen, http) = (ports::local(listen), ports::local(http));
         Config { listen, http, ..Config::default() }
+    }
+
+    /// Publishes the market of each partition; the ports of several follow each other.
+    fn publish_here(&self, config: &mut Config) -> anyhow::Result<()> {
+        if config.partitions.is_empty() {
+            config.market_publisher = Some(published_here(0)?);
+        }
+        config.partitions.sort_by_key(|one| one.id);
+        for (index, one) in (0..).zip(&mut config.partitions) {
+            one.market_publisher = Some(published_here(index)?);
+        }
+        Ok(())
     }
 
     /// Sets the directory and the listeners.
@@ -195,11 +207,24 @@ impl ServeArgs {
     }
 }
 
-/// The section of `--publish`.
-fn published_here() -> anyhow::Result<MarketPublisherSection> {
+/// Returns the addresses of the channels for the ready line; with several, each with its partition.
+fn channels_in_words(channels: &[PublishedChannel]) -> String {
+    let mut words = String::new();
+    for (id, requests, figures) in channels {
+        let of = if channels.len() == 1 { String::new() } else { format!("-{id}") };
+        words += &format!(" requests{of}={requests}");
+        if let Some(snapshots) = figures.snapshots() {
+            words += &format!(" snapshots{of}={}", snapshots.address());
+        }
+    }
+    words
+}
+
+/// The section of `--publish` for the partition of an index.
+fn published_here(index: u16) -> anyhow::Result<MarketPublisherSection> {
     let section = toml::Table::from_iter([
-        ("group".to_owned(), ports::publish_group().to_string().into()),
-        ("requests".to_owned(), ports::publish_requests().to_string().into()),
+        ("group".to_owned(), ports::publish_group(index).to_string().into()),
+        ("requests".to_owned(), ports::publish_requests(index).to_string().into()),
     ]);
     section.try_into().context("--publish")
 }
@@ -334,11 +359,8 @@ async fn live(
     let subscriptions = subscriptions.unwrap_or_default();
     let market = node.market_addresses().first().map(|address| format!(" market={address}"));
     let market = market.unwrap_or_default();
-    let requests = node.requests_address().map(|address| format!(" requests={address}"));
-    let requests = requests.unwrap_or_default();
-    let snapshots = node.snapshots_address().map(|address| format!(" snapshots={address}"));
-    let snapshots = snapshots.unwrap_or_default();
-    let others = format!("{ingest}{subscriptions}{market}{web}{requests}{snapshots}");
+    let channels = channels_in_words(node.channels());
+    let others = format!("{ingest}{subscriptions}{market}{web}{channels}");
     announce(format_args!("weir ready order-entry={} http={http}{others}", node.address()));
     let outcome = tokio::select! {
         biased;

@@ -324,7 +324,7 @@ impl Node {
         let begun = Instant::now();
         loop {
             let status = StatusPage::fetch(&self.listening.http.to_string())?.json;
-            let publish = &status["publish"];
+            let publish = &status["publish"][0];
             let number = |name: &str| publish[name].as_u64().with_context(|| format!("no {name}"));
             ensure!(number("checkpoint_failures")? == 0, "no checkpoint: {publish}");
             if publish["is_live"] == true && number("packets")? > 0 {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 use weir_market::publish::Refusal;
 use weir_runtime::figures::{Kind, MetricsPage};
+use weir_types::PartitionId;
 
 use super::snapshots::{SnapshotFigures, SnapshotReport};
 
@@ -93,9 +94,11 @@ pub struct OmittedInstrument {
     pub why: String,
 }
 
-/// The publisher's section of the status page.
+/// A channel's section of the status page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PublishReport {
+    /// The partition whose market it publishes.
+    pub partition: u16,
     /// The address for requests.
     pub requests_address: String,
     /// The session's name.
@@ -126,12 +129,13 @@ impl PublishFigures {
         *self.market.lock().unwrap_or_else(PoisonError::into_inner) = market;
     }
 
-    /// The report for the status page.
+    /// The report for the status page, of the channel of a partition with this address for requests.
     #[must_use]
-    pub fn report(&self, requests: SocketAddr) -> PublishReport {
+    pub fn report(&self, partition_id: PartitionId, requests: SocketAddr) -> PublishReport {
         let market = self.market.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let left_out = market.left_out.into_iter();
         PublishReport {
+            partition: partition_id.0,
             requests_address: requests.to_string(),
             session: market.session,
             counts: self.counters.report(),
@@ -144,17 +148,24 @@ impl PublishFigures {
 }
 
 impl PublishReport {
-    /// Writes the report's metrics.
-    pub fn put_metrics(&self, page: &mut MetricsPage) {
-        page.put("weir_publish", &self.counts);
-        let total = |value: u64| [(String::new(), value)];
+    /// Writes the metrics of all channels.
+    pub fn put_metrics(channels: &[PublishReport], page: &mut MetricsPage) {
+        let label = |channel: &PublishReport| format!("partition=\"{}\"", channel.partition);
+        let counts: Vec<_> = channels.iter().map(|one| (label(one), &one.counts)).collect();
+        page.put_rows("weir_publish", &counts);
+        if channels.is_empty() {
+            return;
+        }
+        let left_out = channels.iter().map(|one| (label(one), one.left_out.len() as u64));
         let name = "weir_publish_left_out";
         let help = "Instruments that ITCH cannot represent.";
-        page.put_derived(name, Kind::Gauge, help, &total(self.left_out.len() as u64));
-        let snapshots = self.snapshots.clone().unwrap_or_default().counts;
-        page.put("weir_publish", &snapshots);
+        page.put_derived(name, Kind::Gauge, help, &left_out.collect::<Vec<_>>());
+        let served = channels.iter().filter_map(|one| Some((label(one), one.snapshots.as_ref()?)));
+        let served: Vec<_> = served.map(|(label, server)| (label, &server.counts)).collect();
+        page.put_rows("weir_publish", &served);
+        let refused = served.iter().map(|(label, counts)| (label.clone(), counts.refused()));
         let name = "weir_publish_snapshot_refused_total";
         let help = "Logins and connections for snapshots refused, for any reason.";
-        page.put_derived(name, Kind::Counter, help, &total(snapshots.refused()));
+        page.put_derived(name, Kind::Counter, help, &refused.collect::<Vec<_>>());
     }
 }

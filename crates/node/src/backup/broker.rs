@@ -8,8 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use weir_broker::Table;
+use weir_broker::{OriginMarks, Source, Table};
 use weir_io::{Disk, DiskErrorKind};
+use weir_types::PartitionId;
 
 use super::manifest::StoredFile;
 use super::take::Store;
@@ -26,8 +27,17 @@ const SPILL: &str = ".wspill";
 pub(super) struct BrokerCopy {
     /// The files; none if it never wrote any.
     pub(super) files: Vec<StoredFile>,
-    /// The event of the trading partition up to which it needs none, if it has subscriptions.
-    pub(super) settled: Option<u64>,
+    /// The event of each trading partition up to which it needs none, if it has subscriptions.
+    settled: Option<OriginMarks>,
+}
+
+impl BrokerCopy {
+    /// Returns the event of a trading partition up to which the broker needs none, if it has
+    /// subscriptions.
+    pub(super) fn settled_of(&self, partition_id: PartitionId) -> Option<u64> {
+        let place = self.settled.as_ref()?.of(Source(u32::from(partition_id.0)));
+        Some(place.map_or(0, |place| place.record.0))
+    }
 }
 
 /// Copies the files of a broker.
@@ -66,7 +76,7 @@ pub(super) fn copy_broker<S: Disk, T: Disk>(
         if is_same {
             let table = tables.into_values().max_by_key(|table| table.generation);
             let table = table.filter(|table| !table.rows.is_empty());
-            let settled = table.map(|table| table.place.map_or(0, |place| place.record.0));
+            let settled = table.map(|table| table.places);
             return Ok(BrokerCopy { files: copied.into_values().collect(), settled });
         }
     }

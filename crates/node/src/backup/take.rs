@@ -22,7 +22,7 @@ use weir_partition::dirs::PAST_ENDS;
 use weir_partition::shadow::state_in;
 use weir_types::{Nanos, PartitionId, Position};
 
-use super::broker::{BrokerCopy, copy_broker};
+use super::broker::copy_broker;
 use super::manifest::{
     FORMAT, LogPointRecord, Manifest, NAME, PartitionCopy, SegmentCopy, SnapshotCopy, StoredFile,
 };
@@ -118,10 +118,12 @@ pub fn back_up<S: Disk, T: Disk>(
     let NodeFiles { mut logs, broker, keys } = node;
     // Copied first, so that the logs copied later contain all messages that it has delivered.
     let broker = broker.map(|mut disk| copy_broker(&mut disk, &mut store)).transpose()?;
-    let BrokerCopy { files: broker, settled } = broker.unwrap_or_default();
+    let broker = broker.unwrap_or_default();
     logs.sort_by_key(|log| log.partition_id);
     let (mut partitions, mut sources) = (Vec::new(), Vec::new());
     for log in logs.iter_mut().rev() {
+        let trades = log.kind == LogKind::Partition && !log.partition_id.is_none();
+        let settled = broker.settled_of(log.partition_id).filter(|_| trades);
         let copies = match log.kind {
             LogKind::Partition => &mut partitions,
             LogKind::Source => &mut sources,
@@ -138,7 +140,7 @@ pub fn back_up<S: Disk, T: Disk>(
         program: env!("CARGO_PKG_VERSION").to_owned(),
         partitions,
         sources,
-        broker,
+        broker: broker.files,
         keys: keys?,
     };
     store.finish(manifest.with_format())

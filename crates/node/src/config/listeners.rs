@@ -58,7 +58,7 @@ impl Config {
     /// Returns the addresses that the node listens on.
     #[must_use]
     pub fn listeners(&self) -> Vec<Listener> {
-        let publish = self.market_publisher.as_ref();
+        let publishers = self.publishers();
         let tcp = [
             ("listen", Some(self.listen)),
             ("http", Some(self.http)),
@@ -67,13 +67,13 @@ impl Config {
             ("subscriptions.listen", self.subscriptions.as_ref().map(|broker| broker.listen)),
         ];
         let tcp = tcp.into_iter().filter_map(|(key, at)| Some(Listener::tcp(key, at?)));
-        let snapshots = publish.and_then(|publish| {
+        let snapshots = publishers.iter().filter_map(|(_, publish)| {
             let has_login = publish.snapshots_username.is_some();
             let takes = if has_login { Takes::Password } else { Takes::Nothing };
             let listener = Listener::tcp("market_publisher.snapshots", publish.snapshots?);
             Some(Listener { takes, ..listener })
         });
-        let requests = publish.map(|publish| Listener {
+        let requests = publishers.iter().map(|(_, publish)| Listener {
             is_udp: true,
             ..Listener::tcp("market_publisher.requests", publish.requests.into())
         });

@@ -5,7 +5,7 @@ use weir_gateway::{Assignment, InstrumentPattern};
 use weir_runtime::ConfigError;
 use weir_types::PartitionId;
 
-use super::{Config, NodeRole};
+use super::{Config, MarketPublisherSection, NodeRole};
 
 /// The number of the partition of a node whose configuration has none.
 const DEFAULT_ID: PartitionId = PartitionId(1);
@@ -14,7 +14,7 @@ const DEFAULT_ID: PartitionId = PartitionId(1);
 pub const PARTITIONS_MAX: usize = 63;
 
 /// A trading partition.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionSection {
     /// Its number, 1 to 65535. It is in the ids of its orders, in its logs, and in tokens, where it
@@ -24,6 +24,8 @@ pub struct PartitionSection {
     /// closest pattern of all partitions decides. An instrument that has a partition stays there.
     #[serde(default, deserialize_with = "patterns")]
     pub instruments: Vec<InstrumentPattern>,
+    /// Its market as ITCH 5.0 over MoldUDP64, in a channel of its own; not published without it.
+    pub market_publisher: Option<MarketPublisherSection>,
 }
 
 fn patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<InstrumentPattern>, D::Error> {
@@ -59,6 +61,18 @@ impl Config {
             _ => None,
         };
         Assignment::new(rules, rest)
+    }
+
+    /// Returns the channels in which the partitions' markets are published, in the order of the
+    /// partitions. The section beside the partitions is that of a single one.
+    #[must_use]
+    pub fn publishers(&self) -> Vec<(PartitionId, &MarketPublisherSection)> {
+        let beside = self.own_ids().into_iter().zip(&self.market_publisher);
+        let own = self.partitions.iter();
+        let own = own.filter_map(|one| Some((PartitionId(one.id), one.market_publisher.as_ref()?)));
+        let mut all: Vec<_> = beside.chain(own).collect();
+        all.sort_by_key(|(id, _)| *id);
+        all
     }
 
     /// Returns true when it has no trading partition but follows those of another node.
@@ -107,23 +121,30 @@ impl Config {
                         does";
             return out("replica.sources", followed.to_string(), want);
         }
-        self.check_several(own.len())
+        self.check_publishers()
     }
 
-    /// Checks the parts that are of one partition.
-    fn check_several(&self, count: usize) -> Result<(), ConfigError> {
-        let parts = [
-            ("subscriptions", self.subscriptions.is_some()),
-            ("market_publisher", self.market_publisher.is_some()),
-        ];
-        match parts.into_iter().find(|(_, is_there)| *is_there && count > 1) {
-            Some((key, _)) => Err(ConfigError::OutOfRange {
-                key,
-                value: "(given)".to_owned(),
-                want: "one [[partition]] at most beside it",
-            }),
-            None => Ok(()),
+    /// Checks that each partition has one channel at most, whose groups no other has.
+    fn check_publishers(&self) -> Result<(), ConfigError> {
+        let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
+        let is_in_partition = self.partitions.iter().any(|one| one.market_publisher.is_some());
+        if self.market_publisher.is_some() && (is_in_partition || self.partitions.len() > 1) {
+            let want = "[partition.market_publisher] below each [[partition]] instead";
+            return out("market_publisher", "(given)".to_owned(), want);
         }
+        let publishers = self.publishers();
+        let groups = |section: &MarketPublisherSection| {
+            [Some(section.group), section.line_b].into_iter().flatten()
+        };
+        for (index, (_, section)) in publishers.iter().enumerate() {
+            section.check(self.role == NodeRole::Node && !self.follows_own())?;
+            let mut taken = publishers[..index].iter().flat_map(|(_, other)| groups(other));
+            if let Some(group) = taken.find(|taken| groups(section).any(|group| group == *taken)) {
+                let want = "groups that no other partition's channel has";
+                return out("market_publisher.group", group.to_string(), want);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -156,7 +177,6 @@ mod tests {
             (format!("{SEVEN}{EIGHT}{SOURCE}8"), "ingest.source.id"),
             (format!("{SOURCE}1"), "ingest.source.id"),
             (format!("{SEVEN}{SOURCE}0"), "ingest.source.id"),
-            (format!("{SEVEN}{EIGHT}[subscriptions]\nlisten = \"127.0.0.1:0\""), "subscriptions"),
         ] {
             let error = ids(&text).unwrap_err().to_string();
             assert!(error.contains(&format!("{key} ")), "{text}: {error}");
@@ -184,6 +204,34 @@ mod tests {
         ] {
             let error = Config::parse(&text).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_partition_has_a_channel_of_its_own() {
+        let channel = |port: u16| format!("group = '239.0.0.1:{port}'\nrequests = '127.0.0.1:0'\n");
+        let of = |table: &str, port| format!("[{table}]\n{}", channel(port));
+        let own = |port| of("partition.market_publisher", port);
+        let groups = |text: &str| {
+            Config::parse(text).map(|config| {
+                let all = config.publishers().into_iter();
+                all.map(|(id, section)| (id.0, section.group.port())).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(groups("").unwrap(), []);
+        assert_eq!(groups(&of("market_publisher", 1)).unwrap(), [(1, 1)]);
+        assert_eq!(groups(&format!("{SEVEN}{}", own(1))).unwrap(), [(7, 1)]);
+        let two = format!("{EIGHT}{}{SEVEN}{}", own(1), own(2));
+        assert_eq!(groups(&two).unwrap(), [(7, 2), (8, 1)]);
+        assert_eq!(groups(&format!("{EIGHT}{}{SEVEN}", own(1))).unwrap(), [(8, 1)]);
+        for (text, key) in [
+            (format!("{SEVEN}{}{EIGHT}{}", own(1), own(1)), "market_publisher.group"),
+            (format!("{SEVEN}{EIGHT}{}", of("market_publisher", 1)), "market_publisher"),
+            (format!("{SEVEN}{}{}", own(1), of("market_publisher", 2)), "market_publisher"),
+            (format!("{SEVEN}{}{REPLICA}[7]", own(1)), "market_publisher"),
+        ] {
+            let error = groups(&text).unwrap_err().to_string();
+            assert!(error.contains(&format!("{key} ")), "{text}: {error}");
         }
     }
 

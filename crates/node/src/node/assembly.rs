@@ -12,7 +12,6 @@ use weir_door::handshakes::TlsDoor;
 use weir_gateway::GatewayStatus;
 use weir_marketgate::gateway::MarketFigures;
 use weir_marketgate::gateway::local::LocalDoors;
-use weir_marketgate::publish::PublishFigures;
 use weir_orderstate::cold::ColdFigures;
 use weir_orderstate::figures::DeliveryFigures;
 use weir_orderstate::ingest::IngestFigures;
@@ -29,6 +28,7 @@ use weir_types::{Epoch, PartitionId};
 
 use super::cold;
 use super::probes::Probes;
+use super::publish::PublishedChannel;
 use super::threads::Wakes;
 use crate::config::Config;
 use crate::health::Health;
@@ -53,8 +53,8 @@ pub(super) struct Assembly<'a> {
     pub(super) ingest_at: Option<SocketAddr>,
     /// The listening address for subscribers, where they are served.
     pub(super) subscriptions_at: Option<SocketAddr>,
-    /// The publisher's address for requests and its figures, where the market is published.
-    pub(super) publish: Option<(SocketAddr, Arc<PublishFigures>)>,
+    /// The channels in which partitions' markets are published.
+    pub(super) channels: Vec<PublishedChannel>,
     /// The nodes behind a router.
     pub(super) router: Option<Arc<RouterBoard>>,
     pub(super) market_figures: Option<Arc<MarketFigures>>,
@@ -87,7 +87,7 @@ impl<'a> Assembly<'a> {
             subscriptions_figures: Arc::default(),
             ingest_at: None,
             subscriptions_at: None,
-            publish: None,
+            channels: Vec::new(),
             router: None,
             market_figures: None,
             market_doors: None,
@@ -116,7 +116,7 @@ impl<'a> Assembly<'a> {
                 .subscriptions_at
                 .map(|address| (address, self.subscriptions_figures.clone())),
             market: self.market_figures.clone(),
-            publish: self.publish.clone(),
+            channels: self.channels.clone(),
             cold: self.cold_figures.clone(),
             router: self.router.clone(),
             cycles: self.cycles.clone(),

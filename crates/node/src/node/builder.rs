@@ -88,7 +88,7 @@ pub(super) struct Views {
     pub(super) delivery: Runner,
     pub(super) ingest: Option<OuterDoor<IngestAgent>>,
     pub(super) subscriptions: Option<OuterDoor<SubscriptionsAgent>>,
-    pub(super) publisher: Publishers,
+    pub(super) publishers: Publishers,
     pub(super) cold: Vec<ColdAgent>,
     pub(super) replica: Option<ReplicaAgent>,
     pub(super) writer: Option<SnapshotWriter>,
@@ -103,7 +103,7 @@ impl Views {
             delivery,
             ingest: None,
             subscriptions: None,
-            publisher: Publishers::default(),
+            publishers: Publishers::default(),
             cold: Vec::new(),
             replica: None,
             writer: None,
@@ -255,8 +255,8 @@ impl<'a> Builder<'a> {
         }
         let checkpoints = self.checkpoints.into_iter();
         let checkpoints = checkpoints.fold(checkpoints_thread(), Runner::with_agent);
-        let checkpoints =
-            views.publisher.checkpoints.take().into_iter().fold(checkpoints, Runner::with_agent);
+        let of_channels = std::mem::take(&mut views.publishers.checkpoints).into_iter();
+        let checkpoints = of_channels.fold(checkpoints, Runner::with_agent);
         // Definitions reach the partitions that trade in the cycle that accepts them.
         let importer = self.importer.map(|one| Box::new(one) as Box<dyn Agent>);
         partitions.splice(1..1, importer);

@@ -104,7 +104,7 @@ impl Assembly<'_> {
     pub(super) fn subscriptions(
         &mut self,
         control: &RecoveredPartition,
-        trading: &RecoveredPartition,
+        trading: &[RecoveredPartition],
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Option<OuterDoor<SubscriptionsAgent>>> {
         let Some(section) = &self.config.subscriptions else { return Ok(None) };
@@ -117,7 +117,8 @@ impl Assembly<'_> {
         let config = section.config(id, self.config.durability);
         let (durability, quota) = (config.durability, config.quota);
         let disk = weir_io::ThreadDisk::open(&dir, Some(self.wakes.subscriptions.as_waker()))?;
-        let log_time = trading.log.last_log_time();
+        let log_times = trading.iter().map(|one| one.log.last_log_time());
+        let log_time = log_times.max().unwrap_or(Nanos(0));
         // Served time of a new broker, so that its times look like others.
         let now = SystemClock.now().max(log_time);
         let (broker, report) = weir_broker::Broker::open(config, disk, now)
@@ -135,12 +136,7 @@ impl Assembly<'_> {
             quota,
             bounds: section.bounds(),
             log_time,
-            events: EventParts {
-                partition_id: trading.partition_id,
-                events: trading.reader("durable subscriptions"),
-                event_count: trading.event_count(),
-                last: trading.engine.position(),
-            },
+            events: trading.iter().map(events_of).collect(),
             sources: self.sources(),
             definitions: control.reader("durable subscriptions"),
             node_id: NodeId(control.log.log_id().to_be_bytes()),
@@ -187,5 +183,15 @@ impl Assembly<'_> {
             threads.push(handshakes.with_beat(self.beat(secured)).start()?);
         }
         Ok(())
+    }
+}
+
+/// Returns a partition's events for durable subscriptions.
+fn events_of(trading: &RecoveredPartition) -> EventParts {
+    EventParts {
+        partition_id: trading.partition_id,
+        events: trading.reader("durable subscriptions"),
+        event_count: trading.event_count(),
+        last: trading.engine.position(),
     }
 }

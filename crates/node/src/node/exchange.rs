@@ -28,7 +28,7 @@ fn build(config: &Config, health: Arc<Health>) -> anyhow::Result<(Builder<'_>, V
         unreachable!("the builder recovers the partitions that it is given")
     };
     let ingest = parts.ingest(control)?;
-    let subscriptions = parts.subscriptions(control, &trading[0], notes)?;
+    let subscriptions = parts.subscriptions(control, trading, notes)?;
     parts.open_market(control)?;
     let replica = parts.replica()?;
     notes.extend(config.replica.as_ref().map(|replica| {
@@ -37,8 +37,8 @@ fn build(config: &Config, health: Arc<Health>) -> anyhow::Result<(Builder<'_>, V
     }));
     let views = builder.stores(ingest, replica)?;
     let Builder { parts, recovered, notes, .. } = &mut builder;
-    let publisher = parts.publisher(&mut recovered[1], notes)?;
-    Ok((builder, Views { subscriptions, publisher, ..views }))
+    let publishers = parts.publishers(&mut recovered[1..], notes)?;
+    Ok((builder, Views { subscriptions, publishers, ..views }))
 }
 
 /// Returns the numbers of partitions in words.

@@ -1,8 +1,8 @@
-//! The threads that publish the node's own market and serve snapshots of it, where configured, and
-//! the agent that writes its checkpoints.
+//! The threads that publish the partitions' markets, each in a channel of its own, and serve
+//! snapshots of them, where configured, and the agents that write their checkpoints.
 
-use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -20,8 +20,8 @@ use weir_marketgate::udp;
 use weir_partition::event_reader::PastRead;
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::fd_poller::FdPoller;
-use weir_runtime::{Runner, Wake};
-use weir_types::Nanos;
+use weir_runtime::{Agent, Runner, Wake};
+use weir_types::{Nanos, PartitionId};
 use weir_wire::Event;
 use weir_wire::event::OrderEvent;
 
@@ -34,89 +34,138 @@ const PUBLISHER: &str = "market publisher";
 /// The events that are read at a time to find one with public content.
 const BLOCK: u64 = 4_096;
 
+/// A partition's channel: its address for requests, and its figures.
+pub type PublishedChannel = (PartitionId, SocketAddr, Arc<PublishFigures>);
+
 /// The parts of a node that publish its market.
 #[derive(Default)]
 pub(super) struct Publishers {
     /// The threads that send and serve.
     pub(super) threads: Vec<Runner>,
-    /// The agent that writes checkpoints, on the thread of the gateway's.
-    pub(super) checkpoints: Option<PublishCheckpoints<ThreadDisk>>,
+    /// The agents that write checkpoints, on the thread of the gateway's.
+    pub(super) checkpoints: Vec<PublishCheckpoints<ThreadDisk>>,
+}
+
+/// The agents of one thread, and the sockets in which it rests.
+struct SocketAgents<A> {
+    agents: Vec<A>,
+    sockets: Vec<RawFd>,
+}
+
+impl<A: Agent + 'static> SocketAgents<A> {
+    fn new() -> SocketAgents<A> {
+        SocketAgents { agents: Vec::new(), sockets: Vec::new() }
+    }
+
+    fn push(&mut self, agent: A, socket: RawFd) {
+        self.agents.push(agent);
+        self.sockets.push(socket);
+    }
+
+    /// Returns the thread of the agents; none for no agents.
+    fn on(self, thread: Runner) -> anyhow::Result<Option<Runner>> {
+        if self.agents.is_empty() {
+            return Ok(None);
+        }
+        let thread = thread.with_sockets(FdPoller::new(&self.sockets)?);
+        Ok(Some(self.agents.into_iter().fold(thread, Runner::with_agent)))
+    }
 }
 
 impl Assembly<'_> {
-    /// Builds the threads that publish the trading partition's market, where configured.
-    pub(super) fn publisher(
+    /// Builds the threads that publish the trading partitions' markets, where configured.
+    pub(super) fn publishers(
         &mut self,
-        trading: &mut RecoveredPartition,
+        trading: &mut [RecoveredPartition],
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Publishers> {
-        let Some(section) = &self.config.market_publisher else {
-            return Ok(Publishers::default());
-        };
-        let mut store = open_checkpoints(trading)?;
-        let begins_with = beginning(section, &mut store, trading, notes)?;
-        let (snapshots, server) =
-            self.snapshots(section, events(section, trading, begins_with.clone()))?.unzip();
-        let figures = Arc::new(PublishFigures::new(snapshots));
-        let sender = udp::sender(section.interface, section.hops)
-            .with_context(|| format!("cannot send by {}", section.interface))?;
-        sender.set_nonblocking(true)?;
-        let requests = UdpSocket::bind(section.requests)
-            .with_context(|| format!("cannot take requests on {}", section.requests))?;
-        requests.set_nonblocking(true)?;
-        let (address, poller) = (requests.local_addr()?, FdPoller::new(&[requests.as_raw_fd()])?);
-        let agent = PublishAgent::new(PublishParts {
-            events: events(section, trading, begins_with.clone()),
-            channel: Channel::new(section.messages_max, section.packet_bytes),
-            server: RequestServer::new(section.requests_per_second),
-            sender,
-            lines: std::iter::once(section.group).chain(section.line_b).collect(),
-            requests,
-            look_interval: Nanos(section.look_interval_us * 1_000),
-            figures: figures.clone(),
-        });
-        let runner = self.behind("publish").with_sockets(poller).with_agent(agent);
-        let checkpoints = PublishCheckpoints::new(PublishCheckpointParts {
-            store,
-            events: events(section, trading, begins_with),
-            every: section.checkpoint_every_events,
-            partition: trading.figures.clone(),
-            figures: figures.clone(),
-        });
-        self.publish = Some((address, figures));
-        let threads = std::iter::once(runner).chain(server).collect();
-        Ok(Publishers { threads, checkpoints: Some(checkpoints) })
-    }
-
-    /// Builds the snapshot server of that market, where configured: its figures and its thread.
-    fn snapshots(
-        &self,
-        section: &MarketPublisherSection,
-        events: EventPublisherParts,
-    ) -> anyhow::Result<Option<(Arc<SnapshotFigures>, Runner)>> {
-        let Some(address) = section.snapshots else { return Ok(None) };
-        let access = section.snapshots_access().context("market_publisher")?;
-        let listener = std::net::TcpListener::bind(address)
-            .with_context(|| format!("cannot serve snapshots on {address}"))?;
-        listener.set_nonblocking(true)?;
-        let poller = FdPoller::new(&[listener.as_raw_fd()])?;
-        let figures = Arc::new(SnapshotFigures::new(listener.local_addr()?));
-        let agent = SnapshotAgent::new(SnapshotParts {
-            events,
-            listener,
-            access,
-            limits: section.snapshot_limits(),
-            timeout: Nanos(section.snapshots_timeout_ms * 1_000_000),
-            look_interval: Nanos(section.look_interval_us * 1_000),
-            figures: figures.clone(),
-        });
-        Ok(Some((figures, self.behind("snapshots").with_sockets(poller).with_agent(agent))))
+        let (mut publish, mut serve) = (SocketAgents::new(), SocketAgents::new());
+        let mut checkpoints = Vec::new();
+        let config = self.config;
+        for (id, section) in config.publishers() {
+            let trading = trading.iter_mut().find(|one| one.partition_id == id);
+            let trading = trading.expect("the partitions of the configuration are recovered");
+            let mut store = open_checkpoints(trading)?;
+            let begins_with = beginning(section, &mut store, trading, notes)?;
+            let events = || events(section, trading, begins_with.clone());
+            let served = snapshots(section, events())?;
+            let (snapshots, server) = served.unzip();
+            if let Some((agent, listener)) = server {
+                serve.push(agent, listener);
+            }
+            let figures = Arc::new(PublishFigures::new(snapshots));
+            let (agent, requests, address) = publisher(section, events(), &figures)?;
+            publish.push(agent, requests);
+            checkpoints.push(PublishCheckpoints::new(PublishCheckpointParts {
+                store,
+                events: events(),
+                every: section.checkpoint_every_events,
+                partition: trading.figures.clone(),
+                figures: figures.clone(),
+            }));
+            self.channels.push((id, address, figures));
+        }
+        let publish = publish.on(self.behind("publish"))?;
+        let serve = serve.on(self.behind("snapshots"))?;
+        Ok(Publishers { threads: publish.into_iter().chain(serve).collect(), checkpoints })
     }
 
     /// Returns a thread that yields to those of the order path.
     fn behind(&self, name: &'static str) -> Runner {
         Runner::new(name, Wake::new(), self.config.wait).sharing(DELIVERY_SHARE).giving_way()
     }
+}
+
+/// Builds the agent of a channel; returns it with the socket in which it rests, and the address for
+/// requests.
+fn publisher(
+    section: &MarketPublisherSection,
+    events: EventPublisherParts,
+    figures: &Arc<PublishFigures>,
+) -> anyhow::Result<(PublishAgent, RawFd, SocketAddr)> {
+    let sender = udp::sender(section.interface, section.hops)
+        .with_context(|| format!("cannot send by {}", section.interface))?;
+    sender.set_nonblocking(true)?;
+    let requests = UdpSocket::bind(section.requests)
+        .with_context(|| format!("cannot take requests on {}", section.requests))?;
+    requests.set_nonblocking(true)?;
+    let (address, socket) = (requests.local_addr()?, requests.as_raw_fd());
+    let agent = PublishAgent::new(PublishParts {
+        events,
+        channel: Channel::new(section.messages_max, section.packet_bytes),
+        server: RequestServer::new(section.requests_per_second),
+        sender,
+        lines: std::iter::once(section.group).chain(section.line_b).collect(),
+        requests,
+        look_interval: Nanos(section.look_interval_us * 1_000),
+        figures: figures.clone(),
+    });
+    Ok((agent, socket, address))
+}
+
+/// Builds the snapshot server of a channel, where configured: its figures, and the agent with the
+/// socket in which it rests.
+fn snapshots(
+    section: &MarketPublisherSection,
+    events: EventPublisherParts,
+) -> anyhow::Result<Option<(Arc<SnapshotFigures>, (SnapshotAgent, RawFd))>> {
+    let Some(address) = section.snapshots else { return Ok(None) };
+    let access = section.snapshots_access().context("market_publisher")?;
+    let listener = std::net::TcpListener::bind(address)
+        .with_context(|| format!("cannot serve snapshots on {address}"))?;
+    listener.set_nonblocking(true)?;
+    let socket = listener.as_raw_fd();
+    let figures = Arc::new(SnapshotFigures::new(listener.local_addr()?));
+    let agent = SnapshotAgent::new(SnapshotParts {
+        events,
+        listener,
+        access,
+        limits: section.snapshot_limits(),
+        timeout: Nanos(section.snapshots_timeout_ms * 1_000_000),
+        look_interval: Nanos(section.look_interval_us * 1_000),
+        figures: figures.clone(),
+    });
+    Ok(Some((figures, (agent, socket))))
 }
 
 fn calendar(section: &MarketPublisherSection) -> Calendar {

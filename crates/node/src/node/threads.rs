@@ -191,8 +191,8 @@ impl Assembly<'_> {
                 .with_beat(self.beat("web-readers"));
             threads.push(runner.start()?);
         }
-        // The publisher has received all events when it stops.
-        let background = views.publisher.threads.into_iter().chain(self.cold_thread(views.cold));
+        // The publishers have received all events when they stop.
+        let background = views.publishers.threads.into_iter().chain(self.cold_thread(views.cold));
         let background = background.chain(views.replica.map(|agent| self.replica_thread(agent)));
         let background = background.chain([common.keeper, common.shadows, common.checkpoints]);
         let background = background.chain(views.writer.map(store_snapshots));

@@ -1,5 +1,6 @@
 //! The metrics page of a node: each part's figures under its prefix.
 
+use weir_marketgate::publish::PublishReport;
 use weir_orderstate::ingest::IngestReport;
 use weir_orderstate::replica::ReplicaReport;
 use weir_orderstate::router::RouterReport;
@@ -57,7 +58,7 @@ fn put_parts(report: &StatusReport, page: &mut MetricsPage) {
         page.put("weir_subscriptions", &subscriptions.counts);
     });
     report.market.iter().for_each(|market| market.put_metrics(page));
-    report.publish.iter().for_each(|publish| publish.put_metrics(page));
+    PublishReport::put_metrics(&report.publish, page);
     report.router.iter().for_each(|router| put_router(router, page));
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use weir_door::handshakes::{TlsDoor, TlsReport};
 use weir_gateway::{GatewayCounters, GatewayStatus};
 use weir_marketgate::gateway::{MarketFigures, MarketReport};
-use weir_marketgate::publish::{PublishFigures, PublishReport};
+use weir_marketgate::publish::PublishReport;
 use weir_orderstate::cold::{ColdFigures, ColdReport};
 use weir_orderstate::figures::{DeliveryCounts, DeliveryFigures, OwnStoreCounts};
 use weir_orderstate::ingest::{IngestFigures, IngestReport};
@@ -33,6 +33,7 @@ use weir_web::{WebFigures, WebReport};
 use weir_wire::reference::DefineInstrument;
 
 pub use self::instrument::InstrumentReport;
+use crate::node::PublishedChannel;
 
 /// The sources of a running node's figures.
 pub struct NodeStatus {
@@ -64,9 +65,8 @@ pub struct NodeStatus {
     pub subscriptions: Option<(std::net::SocketAddr, Arc<SubscriptionsFigures>)>,
     /// The market-data gateway, where configured.
     pub market: Option<Arc<MarketFigures>>,
-    /// The publisher of the node's own market: its address for retransmission requests, and its
-    /// figures.
-    pub publish: Option<(std::net::SocketAddr, Arc<PublishFigures>)>,
+    /// The channels in which partitions' markets are published.
+    pub channels: Vec<PublishedChannel>,
     /// The archives of discarded orders, by source, where configured.
     pub cold: BTreeMap<PartitionId, Arc<ColdFigures>>,
     /// The nodes behind a router.
@@ -121,8 +121,8 @@ figures! {
         pub subscriptions: Option<SubscriptionsReport>,
         /// The market-data gateway; absent where not configured.
         pub market: Option<MarketReport>,
-        /// The node's own market; absent where not published.
-        pub publish: Option<PublishReport>,
+        /// The channels in which partitions' markets are published.
+        pub publish: Vec<PublishReport>,
         /// The archives of the node's own orders.
         pub cold: Vec<ColdReport>,
         /// The archives of outside sources' orders.
@@ -322,7 +322,9 @@ impl NodeStatus {
                 .as_ref()
                 .map(|(address, figures)| figures.report(*address)),
             market: self.market.as_ref().map(|market| market.report()),
-            publish: self.publish.as_ref().map(|(address, figures)| figures.report(*address)),
+            publish: (self.channels.iter())
+                .map(|(id, address, figures)| figures.report(*id, *address))
+                .collect(),
             cold: archives(own),
             cold_sources: archives(outside),
             router: self.router.as_ref().map(|board| board.report()),

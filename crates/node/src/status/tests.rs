@@ -87,7 +87,7 @@ impl Numbers {
                 counts: self.report(),
             }),
             market: Some(self.market()),
-            publish: Some(PublishReport {
+            publish: vec![PublishReport {
                 counts: self.report(),
                 left_out: vec![OmittedInstrument { instrument: 1, why: String::new() }],
                 snapshots: Some(SnapshotReport {
@@ -95,7 +95,7 @@ impl Numbers {
                     ..SnapshotReport::default()
                 }),
                 ..PublishReport::default()
-            }),
+            }],
             cold: vec![cold],
             router: Some(RouterReport {
                 sources: vec![router::SourceReport { source: 4, ..self.report() }],

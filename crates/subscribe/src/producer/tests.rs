@@ -190,7 +190,7 @@ fn unsettled_records_are_held() {
         let _ = broker.do_work(now).unwrap();
         broker.wait();
         work(&mut broker, now.0);
-        let place = broker.place().map_or(0, |place| place.record.0);
+        let place = broker.place_of(Source(1)).map_or(0, |place| place.record.0);
         assert!(held() <= place + 1, "record {} may be gone, and {place} is saved", held() - 1);
         held() == 13
     });

@@ -348,5 +348,5 @@ fn an_exchange_of_another_number_comes_back_from_its_backup_and_under_no_other()
     again.verify(PartitionId(7));
     std::fs::write(again.path("weir.toml"), "").unwrap();
     let said = said(&again.fail_to_start());
-    assert!(said.contains("has partition 7, and partition.id is 1"), "{said}");
+    assert!(said.contains("has partition 7, which no [[partition]] names"), "{said}");
 }

@@ -61,7 +61,7 @@ impl Rig {
 }
 
 pub fn publish(node: &Node) -> serde_json::Value {
-    node.status()["publish"].clone()
+    node.status()["publish"][0].clone()
 }
 
 pub fn figure(node: &Node, name: &str) -> u64 {
@@ -367,7 +367,7 @@ fn who_misses_packets_and_asks_has_the_engines_book() {
     assert!(figure(&node, "answered") > 0 && figure(&node, "resent") > 0);
     assert!(figure(&node, "unsent") == 0);
     let metrics = node.get("/metrics").1;
-    assert!(metrics.contains("weir_publish_live 1"), "{metrics}");
+    assert!(metrics.contains("weir_publish_live{partition=\"1\"} 1"), "{metrics}");
 }
 
 #[test]

@@ -1,25 +1,33 @@
 //! A node with two trading partitions: the orders of each are matched in it, and all that crosses
 //! partitions works over both.
 
+use std::process::Output;
+use std::time::Duration;
+
 use serde_json::Value;
 use weir_client::SessionConfig;
 use weir_client::request::LimitOrder;
 use weir_client::session::SessionEvent;
+use weir_client::subscription::{NewSubscription, Seen, Subscription, WaitOutcome};
 use weir_types::{
     AccountId, ClOrdId, CopyNo, FirmId, InstrumentId, MassCancelScope, Nanos, OrdStatus,
-    PartitionId, Reason, RequestNo, SessionId, Side, Switch,
+    PartitionId, Reason, RequestNo, SessionId, Side, SubscriptionKind, Switch,
 };
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
+use weir_wire::frame::parse_message;
 use weir_wire::order_entry::MassCancel;
+use weir_wire::report::ExecutionReport;
 
+use crate::publish::free_port;
+use crate::subscriptions::{BACK_OFFICE, address, make, take};
 use crate::support::copying::{Desk, desk_of};
 use crate::support::following::{Following, latest_states};
 use crate::support::trader::Trader;
 use crate::support::{
-    ALICE, BOB, Home, INSTRUMENT, Node, SUPERVISOR, Who, definition_of, open_market,
+    ALICE, BOB, Home, INSTRUMENT, Node, SUPERVISOR, Who, definition_of, open_market, until,
 };
-use crate::tools::weir_at;
+use crate::tools::{weir, weir_at};
 
 /// The partitions, whose numbers leave a gap, and their instruments.
 const PARTITIONS: [PartitionId; 2] = [PartitionId(3), PartitionId(7)];
@@ -90,6 +98,26 @@ fn each_partition_matches_its_own_orders_and_a_session_goes_on_in_both_after_a_k
     for partition_id in PARTITIONS {
         assert_eq!(home.verify(partition_id)["live_orders"], 1);
     }
+    let verify = || weir(&["log", "verify", "--json"], &[("--dir", &home.data())]);
+    let of_each = |output: &Output| {
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|line| line["partition"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let output = verify();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(of_each(&output), [3, 7]);
+    // One that is damaged does not keep the others from being told.
+    let commands = home.data().join("partition-3/commands");
+    let log = std::fs::read_dir(commands).unwrap().map(|entry| entry.unwrap().path());
+    let segment = log.filter(|path| path.extension().is_some()).min().unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[5_000] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let output = verify();
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(!output.status.success() && said.contains("partition 3"), "{output:?}");
+    assert_eq!(of_each(&output), [7]);
 }
 
 #[test]
@@ -208,4 +236,92 @@ fn the_configuration_chooses_the_partition_of_a_new_instrument() {
     let refused = weir_at(&node, &["admin"]).args(words).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && said.contains("give --partition"), "{said}");
+}
+
+/// Lets Bob buy from Alice in each partition, at a price that tells the trades apart.
+fn trade(alice: &mut Trader, bob: &mut Trader, number: u64) {
+    let price = 100 + i64::try_from(number).unwrap();
+    enter(alice, order(ALICE, number, Side::Sell, price));
+    enter(bob, order(BOB, number, Side::Buy, price));
+}
+
+#[test]
+fn durable_subscribers_have_the_executions_of_both_once_through_a_kill() {
+    let config = format!("[subscriptions]\nlisten = \"127.0.0.1:0\"\n{CONFIG}");
+    let home = Home::with_config("disk", &config);
+    let mut node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut admin = node.admin();
+    admin.define_session(definition_of(&BACK_OFFICE)).unwrap();
+    admin.close().unwrap();
+    make(&node, BACK_OFFICE, &NewSubscription::new("fills", SubscriptionKind::Executions));
+    let (mut seen, mut told) = (Seen::new(), Vec::new());
+    for numbers in [1..=6, 7..=12] {
+        let mut alice = Trader::log_on(&node, ALICE);
+        let mut bob = Trader::log_on(&node, BOB);
+        numbers.for_each(|number| trade(&mut alice, &mut bob, number));
+        let mut fills = Subscription::new(address(&node), BACK_OFFICE.config(), "fills", seen);
+        for message in take(&mut fills, 12) {
+            let report: ExecutionReport =
+                parse_message(&message.body).unwrap().decode_whole().unwrap();
+            assert_eq!(message.head.source, u32::from(report.event.partition_id.0));
+            told.push((report.event.partition_id, report.event.last_px.0));
+        }
+        seen = fills.seen().expect("it is attached").clone();
+        drop((fills, alice, bob));
+        node.kill();
+        node = home.start();
+    }
+    for partition_id in PARTITIONS {
+        let its = told.iter().filter(|(of, _)| *of == partition_id).map(|(_, price)| *price);
+        assert_eq!(its.collect::<Vec<_>>(), (101..=112).collect::<Vec<_>>(), "{partition_id}");
+    }
+    let mut fills = Subscription::new(address(&node), BACK_OFFICE.config(), "fills", seen);
+    let next = fills.next(Duration::from_millis(300));
+    assert!(matches!(next, WaitOutcome::Nothing), "{next:?}");
+}
+
+#[test]
+fn each_partition_is_published_in_a_channel_of_its_own() {
+    let channel = |group: u8| {
+        let ports = [free_port(), free_port()];
+        format!(
+            "[partition.market_publisher]\ngroup = \"239.255.41.{group}:{}\"\n\
+             requests = \"127.0.0.1:{}\"\n",
+            ports[0], ports[1]
+        )
+    };
+    let config =
+        format!("[[partition]]\nid = 7\n{}[[partition]]\nid = 3\n{}", channel(17), channel(13));
+    let home = Home::with_config("disk", &config);
+    let mut node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    for number in 1..=3 {
+        let request_no = alice.send_to(PARTITIONS[1], order(ALICE, number, Side::Sell, 100)(1));
+        alice.answer(request_no);
+    }
+    let shown = until("all events in their channels", || {
+        let status = node.status();
+        let partitions = status["partitions"].as_array()?;
+        let made = partitions.iter().filter(|row| row["id"] != 0).map(|row| &row["events"]);
+        let rows = status["publish"].as_array()?;
+        made.eq(rows.iter().map(|row| &row["events"])).then(|| rows.clone())
+    });
+    let of = |name: &str| shown.iter().map(|row| row[name].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(of("partition"), [3, 7]);
+    assert_eq!(of("published"), [1, 1]);
+    let [quiet, busy] = of("next_sequence")[..] else { panic!("two channels") };
+    assert!(quiet < busy, "{shown:?}");
+    node.kill();
+    node = home.start();
+    let again = until("the channels", || {
+        let rows = node.status()["publish"].as_array()?.clone();
+        rows.iter().all(|row| row["is_live"] == true).then_some(rows)
+    });
+    let next = |row: &Value| row["next_sequence"].as_u64().unwrap();
+    assert_eq!(again.iter().map(next).collect::<Vec<_>>(), [quiet, busy], "they go on");
+    let sessions =
+        |rows: &[Value]| rows.iter().map(|row| row["session"].clone()).collect::<Vec<_>>();
+    assert_eq!(sessions(&again), sessions(&shown));
 }
