@@ -42,7 +42,7 @@ pub mod weir;
 
 pub use feed::{CollectedUpdates, Context, Feed, FeedError, Packet, PacketKind, UpdateSink};
 pub use instrument::{Definition, SymbolText, Symbols};
-pub use profile::{OrderIds, Profile, Transport};
+pub use profile::{InstrumentIds, OrderIds, Profile, Transport};
 pub use registry::{AnyFeed, FEEDS, FeedEntry, feed_by_name, feed_names, mold_feed_names};
 pub use update::{
     Action, AuctionKind, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue,

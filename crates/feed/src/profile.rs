@@ -26,6 +26,8 @@ pub struct Profile {
     pub book_kinds: &'static [u8],
     /// The scope in which order numbers are unique.
     pub order_ids: OrderIds,
+    /// The scope in which instrument numbers are unique, and a codec's state is of.
+    pub instrument_ids: InstrumentIds,
     /// The time for which lines may be silent unless a configuration sets it; `None` for feeds
     /// without frequent heartbeats.
     pub silence_max: Option<Nanos>,
@@ -44,7 +46,17 @@ impl Profile {
             kind_at: (0, 1),
             book_kinds: b"",
             order_ids: OrderIds::OfFeed,
+            instrument_ids: InstrumentIds::OfFeed,
             silence_max: None,
+        }
+    }
+
+    /// Returns the scope in which order numbers are unique over one channel, or several.
+    #[must_use]
+    pub fn order_ids_over(&self, has_several_channels: bool) -> OrderIds {
+        match self.instrument_ids {
+            InstrumentIds::OfChannel if has_several_channels => OrderIds::OfInstrument,
+            InstrumentIds::OfChannel | InstrumentIds::OfFeed => self.order_ids,
         }
     }
 
@@ -78,4 +90,15 @@ pub enum OrderIds {
     OfFeed,
     /// One instrument.
     OfInstrument,
+}
+
+/// The scope in which instrument numbers are unique.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InstrumentIds {
+    /// The whole feed: one codec decodes all channels.
+    #[default]
+    OfFeed,
+    /// One channel, as in ITCH, whose order numbers are a channel's own too. Each channel has a
+    /// codec.
+    OfChannel,
 }

@@ -23,6 +23,7 @@ pub const PROFILE: Profile = Profile {
     transport: Transport::MoldUdp64,
     is_of_a_node: true,
     book_kinds: itch::PROFILE.book_kinds,
+    instrument_ids: itch::PROFILE.instrument_ids,
     silence_max: itch::PROFILE.silence_max,
     ..Profile::new("weir")
 };

@@ -17,7 +17,9 @@ use weir_types::Nanos;
 
 pub use self::decode::mwcb_levels;
 pub use self::layout::Message;
-use super::{Context, Feed, FeedError, Packet, Profile, Transport, UpdateSink, moldudp64};
+use super::{
+    Context, Feed, FeedError, InstrumentIds, Packet, Profile, Transport, UpdateSink, moldudp64,
+};
 use crate::profile::SILENCE_MAX;
 
 /// The feed's profile.
@@ -26,6 +28,7 @@ pub const PROFILE: Profile = Profile {
     is_over_soupbin: true,
     counts_from_midnight: true,
     book_kinds: b"AFECXDU",
+    instrument_ids: InstrumentIds::OfChannel,
     silence_max: SILENCE_MAX,
     ..Profile::new("itch")
 };

@@ -106,7 +106,7 @@ pub fn assemble(section: &MarketGatewaySection, host: &Host<'_>) -> anyhow::Resu
     let (senders, watch) = keep(section, &mut runners)?;
     figures.post = watch;
     let stage = UpdateStage::new(UpdateParts {
-        books: section.books(),
+        books: section.books(receiver.has_several_channels()),
         batch_max: BATCH_MAX,
         conflator: section.conflator(),
         door,

@@ -310,10 +310,12 @@ impl MarketGatewaySection {
         Err(ConfigError::OutOfRange { key, value, want })
     }
 
-    pub(super) fn books(&self) -> BooksConfig {
+    pub(super) fn books(&self, has_several_channels: bool) -> BooksConfig {
         let feed = feed_by_name(&self.feed.name);
         BooksConfig {
-            order_ids: feed.map_or(OrderIds::OfFeed, |entry| entry.profile.order_ids),
+            order_ids: feed.map_or(OrderIds::OfFeed, |entry| {
+                entry.profile.order_ids_over(has_several_channels)
+            }),
             orders: self.orders,
             instruments_max: self.instruments_max,
             ..BooksConfig::default()

@@ -88,11 +88,12 @@ impl FileBooks {
     /// # Errors
     /// [`FileProblem::Kind`]: the feed has no such files.
     pub fn open(
-        entry: &FeedEntry,
+        entry: &'static FeedEntry,
         file: CaptureFile,
         pairs: &[(SocketAddr, SocketAddr)],
     ) -> Result<FileBooks, FileProblem> {
-        let order_ids = entry.profile.order_ids;
+        let receiver = Receiver::of_file(entry, file, pairs)?;
+        let order_ids = entry.profile.order_ids_over(receiver.has_several_channels());
         let stage = UpdateStage::new(UpdateParts {
             books: BooksConfig { order_ids, ..BooksConfig::default() },
             batch_max: BATCH_MAX,
@@ -104,7 +105,7 @@ impl FileBooks {
             post: None,
             probe: UpdateProbe::default(),
         });
-        Ok(FileBooks { receiver: Receiver::of_file(entry, file, pairs)?, stage })
+        Ok(FileBooks { receiver, stage })
     }
 
     /// Reads the file to its end, or to the damage that ends the reading early; returns the reason

@@ -3,17 +3,25 @@
 
 use weir_feed::line::{Event, Handler, Run, StaleReason};
 use weir_feed::moldudp64::MoldSession;
-use weir_feed::{AnyFeed, Context, Definition, Feed, FeedError, Profile, Update, UpdateSink};
-use weir_types::Nanos;
+use weir_feed::{
+    AnyFeed, Context, Definition, Feed, FeedEntry, FeedError, InstrumentIds, Profile, Update,
+    UpdateSink,
+};
+use weir_types::{InstrumentId, Nanos};
 
+use super::channel_numbers::ChannelNumbers;
 use super::config::Day;
 use super::counts::DecodeCounts;
 use super::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 
-/// The feed's codec and its errors.
+/// The feed's codecs and their errors.
 #[derive(Debug)]
 pub(super) struct Decoding {
-    pub feed: AnyFeed,
+    entry: &'static FeedEntry,
+    /// The codec of all pairs; of several channels that number their own instruments, one of each.
+    codecs: Vec<AnyFeed>,
+    /// The numbers of such channels' instruments.
+    numbers: Option<ChannelNumbers>,
     pub profile: &'static Profile,
     day: Day,
     pub counts: DecodeCounts,
@@ -21,11 +29,43 @@ pub(super) struct Decoding {
 }
 
 impl Decoding {
-    pub fn new(feed: AnyFeed, day: Day) -> Decoding {
-        let (profile, counts) = (feed.profile(), DecodeCounts::default());
-        let mut decoding = Decoding { feed, profile, day, counts, last_error: None };
-        decoding.feed.begin_day(day.midnight(None));
-        decoding
+    /// Returns the codec of a feed with one pair of lines, or of one whose pairs share it.
+    pub fn new(entry: &'static FeedEntry, day: Day) -> Decoding {
+        let (profile, counts) = (entry.profile, DecodeCounts::default());
+        let codecs = vec![codec(entry, day)];
+        Decoding { entry, codecs, numbers: None, profile, day, counts, last_error: None }
+    }
+
+    /// Notes that there may be several channels, before their first packet.
+    pub fn expect_several_channels(&mut self) {
+        if self.profile.instrument_ids == InstrumentIds::OfChannel {
+            self.numbers = Some(ChannelNumbers::default());
+        }
+    }
+
+    /// Returns true if there may be several channels that number their own instruments.
+    pub fn has_several_channels(&self) -> bool {
+        self.numbers.is_some()
+    }
+
+    /// Returns the place of a pair's codec.
+    #[inline]
+    fn place_of(&mut self, pair: u32) -> usize {
+        if self.numbers.is_none() {
+            return 0;
+        }
+        let (place, codecs) = (pair as usize, &mut self.codecs);
+        if place >= codecs.len() {
+            codecs.resize_with(place + 1, || codec(self.entry, self.day));
+        }
+        place
+    }
+
+    /// Returns a pair's codec.
+    #[inline]
+    pub fn codec(&mut self, pair: u32) -> &mut AnyFeed {
+        let place = self.place_of(pair);
+        &mut self.codecs[place]
     }
 
     pub fn note(&mut self, error: FeedError) {
@@ -34,9 +74,11 @@ impl Decoding {
     }
 
     /// Starts the day of a session whose first packet arrived at `ts_recv`.
-    fn begin_day(&mut self, name: MoldSession, ts_recv: Nanos) {
-        self.feed.begin_day(self.day.midnight(Some(ts_recv)));
-        self.feed.begin_session(name, ts_recv);
+    fn begin_day(&mut self, pair: u32, name: MoldSession, ts_recv: Nanos) {
+        let midnight = self.day.midnight(Some(ts_recv));
+        let codec = self.codec(pair);
+        codec.begin_day(midnight);
+        codec.begin_session(name, ts_recv);
     }
 
     /// Decodes one message; returns false if the books are wrong without it.
@@ -51,8 +93,10 @@ impl Decoding {
         let context = Context { sequence, channel: origin.channel.number, ts_send };
         self.counts.messages += 1;
         let told_before = self.counts.told();
-        let mut sink = CountingSink { origin, counts: &mut self.counts, out };
-        let Err(error) = self.feed.decode(&context, message, &mut sink) else {
+        let codec = self.place_of(origin.channel.pair);
+        let numbers = self.numbers.as_mut();
+        let mut sink = CountingSink { origin, counts: &mut self.counts, numbers, out };
+        let Err(error) = self.codecs[codec].decode(&context, message, &mut sink) else {
             self.counts.without_update += u64::from(self.counts.told() == told_before);
             return true;
         };
@@ -72,22 +116,40 @@ impl Decoding {
     }
 }
 
+/// Returns a feed's codec before any session.
+fn codec(entry: &FeedEntry, day: Day) -> AnyFeed {
+    let mut codec = (entry.feed)();
+    codec.begin_day(day.midnight(None));
+    codec
+}
+
 struct CountingSink<'a, O> {
     origin: &'a Origin,
     counts: &'a mut DecodeCounts,
+    numbers: Option<&'a mut ChannelNumbers>,
     out: &'a mut O,
+}
+
+impl<O> CountingSink<'_, O> {
+    #[inline]
+    fn number(&mut self, own: InstrumentId) -> InstrumentId {
+        let pair = self.origin.channel.pair;
+        self.numbers.as_mut().map_or(own, |numbers| numbers.of(pair, own))
+    }
 }
 
 impl<O: Output> UpdateSink for CountingSink<'_, O> {
     fn define(&mut self, definition: &Definition) {
         self.counts.definitions += 1;
-        self.out.define(self.origin, definition);
+        let instrument_id = self.number(definition.instrument_id);
+        self.out.define(self.origin, &Definition { instrument_id, ..*definition });
     }
 
     #[inline]
     fn update(&mut self, update: Update) {
         self.counts.updates += 1;
-        self.out.update(self.origin, update);
+        let instrument_id = self.number(update.instrument_id);
+        self.out.update(self.origin, Update { instrument_id, ..update });
     }
 }
 
@@ -168,7 +230,7 @@ impl<O: Output> LineHandler<'_, O> {
                 self.notes.name = self.notes.coming.unwrap_or(self.notes.name);
                 self.notes.wants_snapshot = false;
                 self.notes.has_new_session = true;
-                self.decoding.begin_day(self.notes.name, self.ts_recv);
+                self.decoding.begin_day(self.pair, self.notes.name, self.ts_recv);
                 ChannelEvent::Clear { reason: ClearReason::Session { session } }
             }
             Event::EndOfSession { session, .. } => ChannelEvent::EndOfSession { session },
@@ -180,11 +242,12 @@ impl<O: Output> Handler for LineHandler<'_, O> {
     fn deliver(&mut self, run: &Run<'_>) {
         let origin = self.origin(run.channel);
         let mut rest = run.messages;
-        self.decoding.feed.of_run(run.run);
-        self.decoding.feed.look_ahead(rest);
+        let codec = self.decoding.codec(self.pair);
+        codec.of_run(run.run);
+        codec.look_ahead(rest);
         let end = u64::from(run.skip) + u64::from(run.count);
         for index in 0..end {
-            let message = match self.decoding.feed.next_message(rest) {
+            let message = match self.decoding.codec(self.pair).next_message(rest) {
                 Ok((message, after)) => {
                     rest = after;
                     message

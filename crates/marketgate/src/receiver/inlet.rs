@@ -75,7 +75,7 @@ impl Inlet {
             self.dropped += 1;
             return true;
         }
-        let packet = match decoding.feed.packet(datagram.payload) {
+        let packet = match decoding.codec(self.pair).packet(datagram.payload) {
             Ok(packet) => packet,
             Err(error) => {
                 decoding.note(error);

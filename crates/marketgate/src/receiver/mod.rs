@@ -14,6 +14,7 @@
 //!   SoupBinTCP.
 
 mod capture;
+mod channel_numbers;
 pub mod config;
 pub mod counts;
 mod handler;
@@ -51,7 +52,7 @@ use self::pair::{Pair, Socket};
 use self::recovery::Recovery;
 use self::requests::Requester;
 use self::stream::{Framed, Stream, packet_of};
-use super::capture::{CaptureFile, FileCheck, FileProblem, Speed, open_for};
+use super::capture::{CaptureFile, FileCheck, FileKind, FileProblem, Speed, open_for};
 use weir_runtime::ConfigError;
 
 /// An error that prevents a receiver from opening.
@@ -125,7 +126,10 @@ impl Receiver {
         let want = "the name of a feed that there is";
         let unknown = || ConfigError::OutOfRange { key: "feed.name", value: String::new(), want };
         let entry = feed_by_name(&section.name).ok_or_else(unknown)?;
-        let mut receiver = Receiver::new(Decoding::new((entry.feed)(), section.day()));
+        let mut receiver = Receiver::new(Decoding::new(entry, section.day()));
+        if section.lines.len() > 1 {
+            receiver.decoding.expect_several_channels();
+        }
         match (&section.capture, &section.tcp) {
             (Some(_), _) => receiver.open_file(entry, section)?,
             (None, Some(tcp)) => {
@@ -149,12 +153,13 @@ impl Receiver {
     /// # Errors
     /// [`FileProblem::Kind`]: the feed has no such files.
     pub fn of_file(
-        entry: &FeedEntry,
+        entry: &'static FeedEntry,
         file: CaptureFile,
         pairs: &[(SocketAddr, SocketAddr)],
     ) -> Result<Receiver, FileProblem> {
-        let mut receiver = Receiver::new(Decoding::new((entry.feed)(), Day::default()));
+        let mut receiver = Receiver::new(Decoding::new(entry, Day::default()));
         let check = FileCheck::new(entry, file.kind())?;
+        receiver.expect_channels_of(file.kind());
         let mut places = LineAddresses::new(true, TimingSection::default().lines());
         for (a, b) in pairs {
             let place = places.add(&mut receiver.pairs, Some(*a));
@@ -163,6 +168,20 @@ impl Receiver {
         let capture = Capture::new(file, check, Speed::Max);
         receiver.source = Some(FileSource { capture, places, is_told: false });
         Ok(receiver)
+    }
+
+    /// Notes that all groups of a capture are read.
+    fn expect_channels_of(&mut self, kind: FileKind) {
+        if kind == FileKind::Capture {
+            self.decoding.expect_several_channels();
+        }
+    }
+
+    /// Returns true if there may be several channels that number instruments and orders by
+    /// themselves: an order is found by its instrument then.
+    #[must_use]
+    pub fn has_several_channels(&self) -> bool {
+        self.decoding.has_several_channels()
     }
 
     fn open_lines(&mut self, section: &FeedSection) -> Result<(), OpenError> {
@@ -199,6 +218,9 @@ impl Receiver {
         let failed = |error| OpenError::File { path: path.clone(), error };
         let file = open_for(entry, path).map_err(failed)?;
         let check = FileCheck::new(entry, file.kind()).map_err(failed)?;
+        if section.lines.is_empty() {
+            self.expect_channels_of(file.kind());
+        }
         let mut places = LineAddresses::new(section.lines.is_empty(), section.timing.lines());
         for lines in &section.lines {
             let place = places.add(&mut self.pairs, Some(SocketAddr::V4(lines.a.address)));

@@ -54,6 +54,7 @@ mod retention;
 mod retention_views;
 mod secrets;
 mod service;
+mod several_channels;
 mod several_partitions;
 mod slow_reader;
 mod source_failures;
