@@ -41,6 +41,7 @@ mod away;
 pub mod listing;
 pub mod older;
 
+pub(crate) use away::reject_of;
 use listing::PageCounts;
 use older::{BelowFloorState, OlderReaders};
 

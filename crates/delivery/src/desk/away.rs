@@ -37,7 +37,7 @@ impl Desk {
 }
 
 /// Returns the reject of a fetch whose token stays valid.
-pub(super) fn reject_of(head: &PageHead, reason: Reason) -> Reject {
+pub(crate) fn reject_of(head: &PageHead, reason: Reason) -> Reject {
     Reject {
         request_no: RequestNo(head.correlation_id),
         field: Label::new(""),

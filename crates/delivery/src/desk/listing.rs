@@ -74,7 +74,7 @@ pub struct WaitingFetch {
 }
 
 /// The rows that match a reader's filter and have not been served to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
     /// Rows.
     pub rows: u32,

@@ -60,11 +60,15 @@ pub struct BackendRequest<'a> {
 
 /// The destination of requests to backends.
 pub trait BackendPort {
-    /// Sends a request. [`FetchOutcome::Refused`] counts as the backend's failure.
+    /// Sends a request. [`FetchOutcome::Refused`] counts as the backend's failure,
+    /// unless backends are of this process.
     fn ask(&mut self, ask: &BackendRequest<'_>, now: Nanos) -> FetchOutcome;
 
     /// Cancels a request. Its answer may still come.
     fn cancel(&mut self, backend: BackendId, correlation_id: u64);
+
+    /// Notes that a reader is gone: the one in the upper half of the numbers of its requests.
+    fn leave(&mut self, _reader: u32) {}
 }
 
 /// A page of a backend that breaks the protocol.

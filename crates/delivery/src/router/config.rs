@@ -12,6 +12,8 @@ pub struct RouterConfig {
     pub readers_max: u32,
     /// Fetches that may wait on one connection.
     pub readers_per_connection_max: u32,
+    /// The same for sessions that see the orders of all firms.
+    pub readers_of_all_max: u32,
     /// The most rows of a page over all sources, whatever the fetch asks for.
     pub page_rows_max: u32,
     /// The most bytes of a page's rows over all sources, whatever the fetch asks for.
@@ -53,6 +55,10 @@ pub struct RouterConfig {
     pub aside_max: Nanos,
     /// The seed of these times' jitter: different for each router.
     pub jitter_seed: u64,
+    /// The backends are desks of this process, one of each source: they answer in the end, so a
+    /// refusal is of the one fetch, as the desk would refuse it, and no fault. Sources of a token
+    /// that none of them has are other services', and nothing is told of them.
+    pub is_in_process: bool,
 }
 
 impl Default for RouterConfig {
@@ -60,6 +66,7 @@ impl Default for RouterConfig {
         RouterConfig {
             readers_max: 65_536,
             readers_per_connection_max: 64,
+            readers_of_all_max: 16_384,
             page_rows_max: 1_000,
             page_bytes_max: 256 * 1024,
             credit_max: 1_024,
@@ -78,6 +85,7 @@ impl Default for RouterConfig {
             aside_min: Nanos(50_000_000),
             aside_max: Nanos(10_000_000_000),
             jitter_seed: 0,
+            is_in_process: false,
         }
     }
 }

@@ -238,13 +238,28 @@ impl Router {
             None => Ok(()),
             // The store has been put aside: its other waiting fetches are rejected too.
             Some(found) if !self.pool.is_serving(&found.asking) => Ok(()),
+            Some(found) if self.config.is_in_process => {
+                self.turn_away(&found, reject.reason);
+                Ok(())
+            }
             Some(_) => Err(BackendFault::Refused(reject.reason)),
         }
     }
 
+    /// Refuses a reader whose request a desk of this process refuses for now.
+    fn turn_away(&mut self, found: &Found, reason: Reason) {
+        self.pool.is_done(&found.asking);
+        self.leg_mut(found).asking = None;
+        self.seats.get_mut(found.slot).expect("found above").turn_away(reason);
+        self.seats.make_ready(found.slot);
+    }
+
     fn answered(&mut self, found: &Found) {
         self.pool.is_done(&found.asking);
-        self.pool.succeeded(found.asking.backend);
+        if self.pool.succeeded(found.asking.backend) {
+            // One request tested it; the others have waited for that.
+            self.wake_readers_without(self.pool.info(found.asking.backend).source);
+        }
         self.seats.make_ready(found.slot);
     }
 

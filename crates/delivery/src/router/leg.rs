@@ -20,8 +20,12 @@ pub(super) struct PendingRequest {
     /// The backend's generation at the time of the request: a request of an older one gets no
     /// answer.
     pub(super) generation: u32,
-    /// The time at which the request is given up.
+    /// The time at which the backend counts as silent, if it has answered no other since.
     pub(super) answer_by: Nanos,
+    /// The time at which the request is given up although it has.
+    pub(super) slow_until: Nanos,
+    /// The backend's answers before the request, or when it was last looked at.
+    pub(super) answers_before: u64,
     /// The time at which to look for a more advanced backend; `None` while this one is far enough.
     pub(super) recheck_at: Option<Nanos>,
     /// The master's answer is decisive, whatever its epoch.

@@ -41,8 +41,9 @@ pub use config::{RouterConfig, RouterFigures};
 pub use local::LocalBackends;
 
 use crate::credit::Credit;
+use crate::desk::listing::{PageCounts, WaitCause, WaitingFetch};
 use crate::desk::{FetchOutcome, PageSink, PollOutcome, Question};
-use crate::filter::{Filter, Scope};
+use crate::filter::{Filter, Scope, Visibility};
 use crate::page::PageHead;
 use crate::token::{SourceCursor, TOKEN_SOURCES_MAX, TokenSealer};
 use compose::Composition;
@@ -132,6 +133,32 @@ impl Router {
     #[must_use]
     pub fn reader_count(&self) -> usize {
         self.seats.count() - self.lingering.len()
+    }
+
+    /// Lists the fetches that wait for their reader, which have no request at a backend, on `count`
+    /// seats from `seat` on. Returns the seat to go on at, `None` at the end.
+    pub fn list_paused(
+        &self,
+        seat: usize,
+        count: usize,
+        sink: &mut impl FnMut(WaitingFetch),
+    ) -> Option<usize> {
+        let (paused, next) = self.seats.paused(seat, count);
+        for (seat, reader) in paused {
+            sink(WaitingFetch {
+                seat,
+                connection: reader.connection,
+                session_id: reader.head.session_id,
+                correlation_id: reader.head.correlation_id,
+                filter: reader.scope.map(|scope| *scope.filter()),
+                waits_for: WaitCause::Reader,
+                since: reader.waiting_since,
+                credit_left: reader.head.credit_left,
+                changes: 0,
+                served: PageCounts::default(),
+            });
+        }
+        next
     }
 
     /// Returns the connection and the number of the fetch that a request to a backend is for, by the
@@ -255,6 +282,11 @@ impl Router {
         self.wake(|leg| leg.asking.is_some_and(|asking| asking.backend == id));
     }
 
+    /// Returns true for a place in a source that should be served here and is not.
+    fn is_unknown(&self, at: &SourceCursor) -> bool {
+        !self.config.is_in_process && self.pool.source(at.source).is_none()
+    }
+
     fn wake_readers_without(&mut self, source: PartitionId) {
         self.wake(|leg| leg.source() == source && leg.asking.is_none());
     }
@@ -264,7 +296,11 @@ impl Router {
         let seated = self.seats.of_connection(question.connection);
         let is_waiting = |slot: &&u32| self.seats.get(**slot).is_some_and(|r| !r.is_lingering());
         let waiting_count = seated.iter().filter(is_waiting).count();
-        if waiting_count >= self.config.readers_per_connection_max as usize {
+        let max = match question.entitlement.visibility {
+            Visibility::All => self.config.readers_of_all_max,
+            Visibility::Firm(_) => self.config.readers_per_connection_max,
+        };
+        if waiting_count >= max as usize {
             return FetchOutcome::Refused(Reason::LimitReached);
         }
         if self.reader_count() >= self.config.readers_max as usize {
@@ -305,6 +341,7 @@ impl Router {
             },
             scope: None,
             refusal: None,
+            is_turned_away: false,
             terms: Terms::new(fetch, question.entitlement, &self.config),
             credit: Credit::of(fetch),
             is_fresh: question.token.is_empty(),
@@ -519,6 +556,7 @@ impl Router {
         if let Some(until) = reader.lingers_until {
             self.lingering.remove(&(until, slot));
         }
+        port.leave(slot);
         self.seats.unseat(slot);
     }
 }

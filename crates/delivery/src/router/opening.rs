@@ -4,7 +4,8 @@
 //! the token names a source that is      | its place is
 //! --------------------------------------+------------------------------------------------------
 //! known here                            | the place from which the reader goes on
-//! not known here                        | carried in the reader's next tokens, the source is away
+//! not known here                        | carried in the reader's next tokens, the source is away,
+//!                                       |   unless the backends are of this process
 //! known, and not asked for              | carried in the reader's next tokens
 //! retired, and the place is at its end  | dropped: the reader has had all of its changes
 //! retired, and the place is before that | refused: the reader may need a removed change
@@ -83,6 +84,7 @@ impl Router {
                 Some(_) => {}
                 // An unknown source cannot be waited for; a retired one has reached its end.
                 None if self.retired.iter().any(|last| last.source == min.source) => {}
+                None if !self.is_unknown(min) => {}
                 None => return Err(Reason::MinTokenNotReached),
             }
         }

@@ -42,6 +42,7 @@ struct Backend {
     is_removed: bool,
     /// The time of a probe that it has not answered.
     probed_at: Option<Nanos>,
+    answer_count: u64,
 }
 
 /// A source, and its newest known state, from any backend.
@@ -115,6 +116,7 @@ impl Pool {
             generation: 0,
             is_removed: false,
             probed_at: None,
+            answer_count: 0,
         });
         (id, self.add_source(info.source))
     }
@@ -316,15 +318,23 @@ impl Pool {
         }
     }
 
-    /// Records a valid answer.
-    pub(super) fn succeeded(&mut self, id: BackendId) {
+    /// Records a valid answer. Returns true if it shows that a backend which was tested serves.
+    pub(super) fn succeeded(&mut self, id: BackendId) -> bool {
         let backend = self.get_mut(id);
-        if backend.health == Health::Probing {
+        backend.answer_count += 1;
+        let was_tested = backend.health == Health::Probing;
+        if was_tested {
             backend.health = Health::Up;
         }
         if backend.health == Health::Up {
             backend.fault_count = 0;
         }
+        was_tested
+    }
+
+    /// Returns the number of a backend's valid answers.
+    pub(super) fn answer_count(&self, id: BackendId) -> u64 {
+        self.get(id).answer_count
     }
 
     /// Sets a backend aside.

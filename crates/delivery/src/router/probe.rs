@@ -91,13 +91,12 @@ impl Router {
         };
         self.heard_log(id, at.log)?;
         self.pool.set_probed_at(id, None);
-        let was_probing = self.pool.health_of(id) == Health::Probing;
-        self.pool.succeeded(id);
+        let was_tested = self.pool.succeeded(id);
         // Only the `seq` of the newest change is known: a reader that has reached it has
         // everything.
         let head = self.pool.not_before(id, at.epoch, ChangeId::new(at.seen, Rec(u64::MAX)));
         self.heard_of(id, at.epoch, head);
-        if was_probing {
+        if was_tested {
             self.wake_readers_without(source);
         }
         Ok(())

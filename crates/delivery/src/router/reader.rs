@@ -69,6 +69,8 @@ pub(super) struct Reader {
     pub(super) head: PageHead,
     pub(super) scope: Option<Scope>,
     pub(super) refusal: Option<Reason>,
+    /// Its refusal is for now alone, and its token as valid as before.
+    pub(super) is_turned_away: bool,
     pub(super) terms: Terms,
     pub(super) credit: Credit,
     /// It came without a token and has had no page yet.
@@ -128,6 +130,12 @@ impl Reader {
 
     fn after(&self, span: Nanos) -> Nanos {
         Nanos(self.waiting_since.0.saturating_add(span.max(self.terms.wait).0))
+    }
+
+    /// Refuses it for now: it may ask again with the same token.
+    pub(super) fn turn_away(&mut self, reason: Reason) {
+        self.is_turned_away |= self.refusal.is_none();
+        self.refusal.get_or_insert(reason);
     }
 
     /// True when it is sent nothing until it has more credit.

@@ -167,6 +167,21 @@ impl<T> Seats<T> {
         self.make_ready(slot);
     }
 
+    /// Returns the paused readers on `count` seats from `from` on, and the seat to go on at.
+    pub(super) fn paused(
+        &self,
+        from: usize,
+        count: usize,
+    ) -> (impl Iterator<Item = (usize, &T)>, Option<usize>) {
+        let end = from.saturating_add(count).min(self.seats.len());
+        let seats = self.seats[from.min(end)..end].iter().zip(from..);
+        let paused = seats.filter_map(|(seat, at)| {
+            let seat = seat.as_ref().filter(|seat| seat.is_paused)?;
+            Some((at, seat.reader.as_ref()?))
+        });
+        (paused, (end < self.seats.len()).then_some(end))
+    }
+
     pub(super) fn of_connection(&self, connection: u64) -> Vec<u32> {
         self.by_connection.get(&connection).cloned().unwrap_or_default()
     }

@@ -7,14 +7,14 @@
 use weir_types::{Nanos, Reason, SourceStatus};
 use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags, SourceState, SourceStates};
 use weir_wire::dialogue::{put_order_page, put_source_states};
-use weir_wire::frame::{put_frame_with, put_message};
+use weir_wire::frame::{put_frame, put_frame_with, put_message};
 
 use super::backend::BackendPort;
 use super::leg::{Leg, LegStatus, PendingRequest};
 use super::reader::Reader;
 use super::{Io, Router};
 use crate::credit::Credit;
-use crate::desk::{PageSink, is_about_min};
+use crate::desk::{PageSink, is_about_min, reject_of};
 use crate::page::{PageHead, put_refusal};
 use crate::token::SourceCursor;
 
@@ -114,7 +114,7 @@ impl Router {
                 LegStatus::Away => SourceStatus::Away,
             },
         });
-        let is_unknown = |at: &&SourceCursor| self.pool.source(at.source).is_none();
+        let is_unknown = |at: &&SourceCursor| self.is_unknown(at);
         let unknown = reader
             .carried
             .iter()
@@ -128,8 +128,8 @@ impl Router {
     fn header(&self, reader: &Reader) -> OrderPage {
         let (head, composition) = (&reader.head, &self.composition);
         let flag = |is_set: bool, flag: PageFlags| if is_set { flag } else { PageFlags::default() };
-        let is_unknown = |at: &SourceCursor| self.pool.source(at.source).is_none();
-        let is_away = composition.is_source_away || reader.carried.iter().any(is_unknown);
+        let has_unknown = reader.carried.iter().any(|at| self.is_unknown(at));
+        let is_away = composition.is_source_away || has_unknown;
         OrderPage {
             correlation_id: head.correlation_id,
             oldest_transact_time: composition.oldest_transact_time,
@@ -168,6 +168,11 @@ impl Router {
         }
         let served_time = self.wall.wall_at(now);
         let head = PageHead { served_time, credit_left: 0, ..reader.head };
+        if reader.is_turned_away {
+            put_frame(&reject_of(&head, reason), out);
+            io.polled.page_count += 1;
+            return NextStep::Leave;
+        }
         put_refusal(&head, reason, &self.token, out);
         io.polled.page_count += 1;
         self.figures.resync_count += u64::from(is_about_token);

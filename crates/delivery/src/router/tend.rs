@@ -26,6 +26,8 @@ use crate::filter::{Entitlement, Scope};
 
 /// The backends tried for one request before its source counts as away.
 const TRIES_MAX: usize = 8;
+/// The time beyond that of a silent backend that one which answers others may take.
+const SLOW_MAX: Nanos = Nanos(30_000_000_000);
 /// The shortest wait that a request can name.
 const WAIT_MIN: Nanos = Nanos(1_000);
 
@@ -83,8 +85,18 @@ impl Router {
         if !self.pool.is_serving(&asking) {
             port.cancel(asking.backend, asking.correlation_id);
         } else if asking.answer_by <= now {
+            let answers = self.pool.answer_count(asking.backend);
+            let is_slow = answers != asking.answers_before;
+            if is_slow && now < asking.slow_until {
+                let answer_by = Nanos(now.0.saturating_add(self.config.answer_grace.0));
+                leg.asking = Some(PendingRequest { answer_by, answers_before: answers, ..asking });
+                return;
+            }
             self.give_up(&asking, port);
-            self.put_aside(asking.backend, BackendFault::Silent, now);
+            // A backend that answers others is slow with this one: perhaps it reads an archive.
+            if !is_slow {
+                self.put_aside(asking.backend, BackendFault::Silent, now);
+            }
         } else if asking.recheck_at.is_some_and(|at| at <= now) {
             let choice = self.pool.choose(&wanted(leg, scope), &self.config);
             if choice.is_none_or(|choice| choice.is_behind) {
@@ -180,6 +192,9 @@ impl Router {
             let asking = self.asking(slot, &reader.legs[index], &choice, &request, now);
             match self.send(reader, &Attempt { index, asking, request }, now, &mut *port) {
                 FetchOutcome::Accepted => return,
+                FetchOutcome::Refused(reason) if self.config.is_in_process => {
+                    return reader.turn_away(reason);
+                }
                 FetchOutcome::Refused(reason) => {
                     self.put_aside(choice.backend, BackendFault::Refused(reason), now);
                 }
@@ -221,6 +236,8 @@ impl Router {
             backend: choice.backend,
             generation: self.pool.generation(choice.backend),
             answer_by: after(Nanos(patience)),
+            slow_until: after(Nanos(patience.saturating_add(SLOW_MAX.0))),
+            answers_before: self.pool.answer_count(choice.backend),
             recheck_at: choice.is_behind.then_some(after(self.config.lag_wait)),
             is_forced: choice.is_forced,
             has_min: leg.min.is_some(),

@@ -10,5 +10,6 @@ mod plants;
 mod probes;
 mod property;
 mod replicas;
+mod slow;
 mod tokens;
 mod venue;

@@ -367,8 +367,7 @@ fn a_dropped_connection_leaves_nothing_behind() {
 
 #[test]
 fn readers_beyond_the_limits_are_refused_and_kept_places_make_room() {
-    let config =
-        RouterConfig { readers_max: 3, readers_per_connection_max: 2, ..Default::default() };
+    let config = RouterConfig { readers_max: 3, readers_of_all_max: 2, ..Default::default() };
     let mut venue = Venue::new(config);
     venue.add_master(1);
     new(&mut venue, 1, 1);
