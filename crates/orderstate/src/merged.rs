@@ -8,7 +8,9 @@
 use weir_delivery::router::{
     BackendId, BackendInfo, BackendPort, BackendRequest, BackendRole, Router, RouterConfig,
 };
-use weir_delivery::{Desk, DeskConfig, FetchOutcome, PageSink, PollOutcome, Question, TokenSealer};
+use weir_delivery::{
+    Desk, DeskConfig, FetchOutcome, PageSink, PollOutcome, Question, TokenSealer, WaitingFetch,
+};
 use weir_door::{ConnectionId, DoorNo};
 use weir_types::{Nanos, PartitionId, SessionId, WallOffset};
 use weir_wire::delivery::{AddCredit, CancelFetch};
@@ -91,6 +93,11 @@ impl BackendPort for Desks<'_> {
             desk.drop_connection(connection_of(request));
         }
     }
+
+    fn leave(&mut self, reader: u32) {
+        let connection = connection_of(u64::from(reader) << 32);
+        self.source_stores.desks().for_each(|desk| desk.drop_connection(connection));
+    }
 }
 
 impl MergedReaders {
@@ -101,11 +108,17 @@ impl MergedReaders {
         if sources.len() < 2 {
             return None;
         }
+        let of_desk = DeskConfig::default();
         let config = RouterConfig {
-            // Each has a place at every desk, where readers of one partition come too.
-            readers_max: DeskConfig::default().readers_max / 2,
-            // A followed store refuses readers while it is copied anew; it is asked again soon.
-            aside_max: Nanos(100_000_000),
+            readers_max: of_desk.readers_max,
+            readers_per_connection_max: of_desk.readers_per_connection_max,
+            readers_of_all_max: of_desk.readers_of_all_max,
+            is_in_process: true,
+            // A desk that reads an archive answers when it has.
+            answer_grace: Nanos(u64::MAX),
+            // Rows that came for a fetch that is not there yet would be older than the events told
+            // before it.
+            linger: Nanos(0),
             ..RouterConfig::default()
         };
         let mut router = Router::new(config, sealer);
@@ -207,6 +220,16 @@ impl MergedReaders {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.router.next_deadline()
+    }
+
+    /// Lists the fetches that wait for their reader, as [`Router::list_paused`].
+    pub fn list_paused(
+        &self,
+        seat: usize,
+        count: usize,
+        sink: &mut impl FnMut(WaitingFetch),
+    ) -> Option<usize> {
+        self.router.list_paused(seat, count, sink)
     }
 
     /// Returns the connection and the number of the fetch behind a desk's waiting fetch: itself, or

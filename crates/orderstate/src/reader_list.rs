@@ -38,10 +38,10 @@ pub struct ReadersReport {
 }
 
 /// A query that waits at a source. One for all of a node's partitions waits at each, if there are
-/// several.
+/// several; while it waits for its reader, at none.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListedReader {
-    /// The source of the orders.
+    /// The source of the orders; zero for a query for several that waits at none.
     pub source: u16,
     /// The reader's session.
     pub session: u32,

@@ -4,7 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use weir_delivery::{Desk, WaitingFetch};
+use weir_delivery::{Lag, WaitingFetch};
+use weir_types::PartitionId;
 
 use crate::ingest::SourceStores;
 use crate::merged::MergedReaders;
@@ -95,27 +96,36 @@ impl ListBuilder {
         times: ListTimes,
     ) -> bool {
         if let Some(desk) = source_stores.desks_ref().nth(self.desk) {
-            self.look(desk);
+            self.look(|seat, sink| desk.list(seat, SEATS_A_CYCLE, &mut |one| sink(one)));
             return true;
         }
-        let Some(Reverse(mut found)) = self.found.pop() else { return false };
-        let number = found.waiting.correlation_id;
-        let behind = merged.and_then(|all| all.fetch_behind(found.waiting.connection, number));
-        if let Some(fetch) = behind {
-            (found.waiting.connection, found.waiting.correlation_id) = fetch;
+        let is_behind_desks = self.desk == source_stores.desks_ref().count();
+        if let Some(all) = merged.filter(|_| is_behind_desks) {
+            self.look(|seat, sink| all.list_paused(seat, SEATS_A_CYCLE, &mut |one| sink(one)));
+            return true;
         }
+        let Some(Reverse(found)) = self.found.pop() else { return false };
         if let Some(desk) = source_stores.desks().nth(found.desk)
             && let Some(lag) = desk.lag(&found.waiting)
         {
             let source = desk.store().source();
+            let mut waiting = found.waiting;
+            let number = waiting.correlation_id;
+            let behind = merged.and_then(|all| all.fetch_behind(waiting.connection, number));
+            (waiting.connection, waiting.correlation_id) =
+                behind.unwrap_or((waiting.connection, number));
+            self.readers.push(ListedReader::of(source, &waiting, &lag, times));
+        } else if found.desk >= source_stores.desks_ref().count() {
+            let (source, lag) = (PartitionId::NONE, Lag::default());
             self.readers.push(ListedReader::of(source, &found.waiting, &lag, times));
         }
         true
     }
 
-    fn look(&mut self, desk: &Desk) {
+    /// Visits some seats of a desk, or behind all desks those of the readers of all partitions.
+    fn look(&mut self, list: impl FnOnce(usize, &mut dyn FnMut(WaitingFetch)) -> Option<usize>) {
         let (at, found, waiting) = (self.desk, &mut self.found, &mut self.waiting);
-        let next = desk.list(self.seat, SEATS_A_CYCLE, &mut |one| {
+        let next = list(self.seat, &mut |one| {
             *waiting += 1;
             let (changes, seat) = (one.changes, one.seat);
             found.push(Reverse(Found { changes, desk: at, seat, waiting: one }));

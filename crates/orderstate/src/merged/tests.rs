@@ -1,6 +1,6 @@
 //! Readers of all partitions against a model that has every order's last state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ use super::*;
 use crate::agent::tests::{accepted, settings};
 use crate::agent::{DeliveryAgent, DeliveryParts, OwnParts};
 use crate::figures::DeliveryFigures;
+use crate::reader_list::ListedReader;
 use crate::stores::StoreSettings;
 use crate::stores::kept::KeepSettings;
 use crate::stores::own::{EngineState, OwnSource};
@@ -136,23 +137,10 @@ impl World {
     }
 
     fn fetch(&mut self, source_id: PartitionId, rows_min: u32, token: &[u8]) {
-        let fetch = FetchOrders {
-            correlation_id: 1,
-            session_id: SessionId(1),
-            firm_id: FirmId::NONE,
-            account_id: AccountId::NONE,
-            instrument_id: InstrumentId::NONE,
-            rows_max: 0,
-            rows_min,
-            bytes_max: 0,
-            wait_max_us: 0,
-            credit: 1,
-            live_only: Switch::Off,
-            source_id,
-            min_wait_us: 0,
-            credit_rows: 0,
-            credit_bytes: 0,
-        };
+        self.send(fetch(source_id, rows_min), token);
+    }
+
+    fn send(&mut self, fetch: FetchOrders, token: &[u8]) {
         let (token, entitlement) = (token.to_vec(), Entitlement::all());
         let fetch =
             Fetch { connection: CONNECTION, fetch, token, min_token: Vec::new(), entitlement };
@@ -168,6 +156,26 @@ impl World {
             }
         }
         panic!("no answer");
+    }
+}
+
+fn fetch(source_id: PartitionId, rows_min: u32) -> FetchOrders {
+    FetchOrders {
+        correlation_id: 1,
+        session_id: SessionId(1),
+        firm_id: FirmId::NONE,
+        account_id: AccountId::NONE,
+        instrument_id: InstrumentId::NONE,
+        rows_max: 0,
+        rows_min,
+        bytes_max: 0,
+        wait_max_us: 0,
+        credit: 1,
+        live_only: Switch::Off,
+        source_id,
+        min_wait_us: 0,
+        credit_rows: 0,
+        credit_bytes: 0,
     }
 }
 
@@ -305,4 +313,52 @@ fn an_end_reaches_the_desks_at_which_the_reader_waits() {
         let parked = world.figures.counters.parked.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(parked, 0, "end {index}");
     }
+}
+
+#[test]
+fn a_page_is_as_new_as_the_events_told_before_its_query() {
+    let mut world = World::new(&SOURCES);
+    world.append(1, None);
+    world.fetch(PartitionId::NONE, 1, &[]);
+    let token = world.answer().token;
+    // Nobody waits: what comes now must not be kept for the next query.
+    world.append(0, None);
+    world.cycle();
+    world.append(0, Some(1));
+    world.cycle();
+    world.fetch(PartitionId::NONE, 1, &token);
+    let ended = (OrderId::new(SOURCES[0], Rec(1)), OrdStatus::Canceled);
+    assert_eq!(world.answer().rows, [ended]);
+}
+
+#[test]
+fn a_reader_of_all_partitions_is_listed_where_it_waits_under_its_own_numbers() {
+    let mut world = World::new(&SOURCES);
+    world.append(1, None);
+    world.fetch(PartitionId::NONE, 1, &[]);
+    let token = world.answer().token;
+    world.fetch(PartitionId::NONE, 1, &token);
+    world.cycle();
+    let number = world.figures.readers.ask();
+    (0..8).for_each(|_| world.cycle());
+    let made = world.figures.readers.made(number).expect("it is made");
+    assert_eq!((made.waiting, made.readers.len()), (2, 2));
+    let sources: BTreeSet<_> = made.readers.iter().map(|reader| reader.source).collect();
+    assert_eq!(sources, BTreeSet::from([1, 7]));
+    let is_its = |reader: &ListedReader| (reader.connection, reader.question) == (CONNECTION.0, 1);
+    assert!(made.readers.iter().all(is_its), "{made:?}");
+}
+
+#[test]
+fn a_reader_of_all_partitions_that_waits_for_credit_is_listed_once() {
+    let mut world = World::new(&SOURCES);
+    (0..3).for_each(|_| world.append(1, None));
+    let one_row = FetchOrders { credit: 9, credit_rows: 1, ..fetch(PartitionId::NONE, 1) };
+    world.send(one_row, &[]);
+    let _first = world.answer();
+    let number = world.figures.readers.ask();
+    (0..8).for_each(|_| world.cycle());
+    let made = world.figures.readers.made(number).expect("it is made");
+    assert_eq!((made.waiting, made.readers.len()), (1, 1), "{made:?}");
+    assert_eq!((made.readers[0].source, made.readers[0].waits_for), (0, "reader"));
 }
