@@ -430,7 +430,8 @@ impl Session {
     }
 
     /// Numbers a request above all earlier ones of the session, keeps it until it is answered and
-    /// appends its frame.
+    /// appends its frame. The partition should be that of its instrument, to which the node routes
+    /// it in any case: after a loss, its state decides what is sent again first.
     #[inline]
     pub fn submit(
         &mut self,
@@ -580,13 +581,13 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Option<Option<UnansweredRequest>>, ClientError> {
         let session_id = self.config.session_id;
-        let progress = self.progress(partition_id);
         if event_no.is_none() {
             // A partition that does not know the session yet refuses without a number.
-            return Ok(Some(progress.answer(request_no)));
+            return Ok(Some(self.take_answered(partition_id, request_no)));
         }
         // A partition that no logon has named begins at the first event received.
         let first = EventNo(event_no.0.min(NUMBER_MAX));
+        let progress = self.progress(partition_id);
         let expected = progress.last_event_no.map_or(first, EventNo::next);
         if event_no < expected {
             return Ok(None);
@@ -595,9 +596,24 @@ impl Session {
             return Err(ClientError::Gap { session_id, partition_id, expected, got: event_no });
         }
         progress.last_event_no = Some(event_no);
-        let answered = progress.answer(request_no);
-        progress.resubmit_refused(out);
+        let answered = self.take_answered(partition_id, request_no);
+        let mut again = Vec::new();
+        self.progress(partition_id).take_refused(&mut again);
+        again.iter().for_each(|request| put_request(request, out));
         Ok(Some(answered))
+    }
+
+    /// Removes the request that a partition's event answers, wherever it is recorded.
+    fn take_answered(
+        &mut self,
+        partition_id: PartitionId,
+        request_no: RequestNo,
+    ) -> Option<UnansweredRequest> {
+        if request_no.is_none() {
+            return None;
+        }
+        let answered = self.progress(partition_id).answer(request_no);
+        answered.or_else(|| self.partitions.iter_mut().find_map(|one| one.answer(request_no)))
     }
 
     fn open(&mut self, ack: &LogonAck, states: &[PartitionState], out: &mut Vec<u8>) -> usize {
@@ -607,7 +623,7 @@ impl Session {
         self.order_rate_max = ack.order_rate_max;
         self.in_flight_max = ack.in_flight_max;
         self.heartbeat_interval = Nanos(u64::from(ack.heartbeat_interval_ms.max(1)) * 1_000_000);
-        let mut resubmitted_count = 0;
+        let mut again = Vec::new();
         for state in states {
             let next_request_no = state.last_request_no.next();
             self.next_request_no = self.next_request_no.max(next_request_no);
@@ -619,16 +635,19 @@ impl Session {
             progress.epoch = state.epoch;
             progress.settles = state.last_request_no;
             progress.settles_at = EventNo(state.next_event_no.0.saturating_sub(1));
-            // Ahead of those with later numbers, behind which they would be too old.
-            resubmitted_count += progress.resubmit_refused(out);
-            for waiting in &progress.unanswered {
-                if waiting.request_no >= next_request_no {
-                    put_request(&waiting.request, out);
-                    resubmitted_count += 1;
-                }
-            }
+            progress.take_refused(&mut again);
+            let unanswered = progress.unanswered.iter();
+            let lacking = unanswered.filter(|waiting| waiting.request_no >= next_request_no);
+            again.extend(lacking.map(|waiting| waiting.request));
         }
-        resubmitted_count
+        let is_named = |id| states.iter().any(|state| state.partition_id == id);
+        let others = self.partitions.iter().filter(|one| !is_named(one.partition_id));
+        again.extend(others.flat_map(|one| &one.unanswered).map(|waiting| waiting.request));
+        // Of one partition, also of requests recorded under another: behind a later number an
+        // earlier one would be too old.
+        again.sort_unstable_by_key(Request::request_no);
+        again.iter().for_each(|request| put_request(request, out));
+        again.len()
     }
 
     fn refuse_logon(&mut self, reject: &LogonReject) -> ClientError {
@@ -662,9 +681,6 @@ impl Progress {
     }
 
     fn answer(&mut self, request_no: RequestNo) -> Option<UnansweredRequest> {
-        if request_no.is_none() {
-            return None;
-        }
         let index = self.position(request_no)?;
         self.unanswered.remove(index)
     }

@@ -249,6 +249,13 @@ fn report(event_no: u64, request_no: u64) -> ExecutionReport {
     ExecutionReport { event, stage_times: StageTimes::default() }
 }
 
+/// Returns a report of another partition.
+fn report_in(partition_id: u16, event_no: u64, request_no: u64) -> ExecutionReport {
+    let mut report = report(event_no, request_no);
+    report.event.partition_id = PartitionId(partition_id);
+    report
+}
+
 fn order(number: u64) -> Request {
     let order = LimitOrder {
         cl_ord_id: ClOrdId::from_number(number),
@@ -456,6 +463,44 @@ fn after_a_loss_missed_events_come_and_only_what_the_node_lacks_is_sent_again() 
     let missing = 2 - answered.len();
     answered.extend(answers(&mut client, missing).unwrap());
     assert_eq!(answered, [2, 3]);
+    drop(client);
+    node.script.join().unwrap();
+}
+
+/// Requests whose instruments are of another partition than the client named had no answer, and
+/// after a window of them none was sent any more.
+#[test]
+fn a_request_is_answered_by_any_partition_and_all_are_sent_again_in_their_order() {
+    let node = node(vec![
+        Box::new(|mut peer| {
+            assert_eq!(peer.hear_logon(), []);
+            peer.open(&[(1, 0, 1), (2, 0, 1)]);
+            for number in 1..=5 {
+                assert_eq!(peer.hear_request().request_no(), RequestNo(number));
+            }
+            peer.say_all(&[report_in(2, 1, 1), report_in(1, 1, 2)]);
+        }),
+        Box::new(|mut peer| {
+            assert_eq!(peer.hear_logon(), [(1, 2), (2, 2)]);
+            peer.open(&[(1, 2, 2), (2, 1, 2)]);
+            for number in 3..=5 {
+                assert_eq!(peer.hear_request().request_no(), RequestNo(number));
+            }
+            peer.say_all(&[report_in(2, 2, 3), report_in(2, 3, 4), report_in(1, 2, 5)]);
+            peer.wait_until_gone();
+        }),
+    ]);
+    let mut client = log_on(&node);
+    // Partition 9 is none of the node.
+    for (number, partition) in (1..).zip([1, 1, 2, 1, 9]) {
+        let sent = client.submit(ME, PartitionId(partition), order(number), Times::default());
+        assert_eq!(sent, Submit::Sent(RequestNo(number)));
+    }
+    assert_eq!(answers(&mut client, 2).unwrap(), [1, 2]);
+    assert!(answers(&mut client, 1).unwrap_err().is_connection_lost());
+    client.reconnect(PATIENCE, &mut |_, _| {}).unwrap();
+    assert_eq!(answers(&mut client, 3).unwrap(), [3, 4, 5]);
+    assert_eq!(client.session(ME).unwrap().unanswered_count(), 0);
     drop(client);
     node.script.join().unwrap();
 }

@@ -1,29 +1,28 @@
 //! Requests that a session sends again behind a logon, beside those that the node has not received.
 
-use super::{Progress, put_request};
+use weir_wire::Request;
+
+use super::Progress;
 
 impl Progress {
-    /// Sends requests again that the node's state at the logon passed over: with all events up to
-    /// then received, an unanswered one at or below its last request is under way, or was refused
-    /// before a log, and the refusal was lost with the connection. Returns their number.
-    pub(super) fn resubmit_refused(&mut self, out: &mut Vec<u8>) -> usize {
+    /// Adds the requests to be sent again that the node's state at the logon passed over: with all
+    /// events up to then received, an unanswered one at or below its last request is under way, or
+    /// was refused before a log, and the refusal was lost with the connection.
+    pub(super) fn take_refused(&mut self, again: &mut Vec<Request>) {
         let is_due = self.last_event_no.is_some_and(|last| last >= self.settles_at);
         if self.settles.is_none() || !is_due {
-            return 0;
+            return;
         }
         let upto = std::mem::take(&mut self.settles);
-        let mut count = 0;
-        for waiting in self.unanswered.iter().take_while(|waiting| waiting.request_no <= upto) {
-            put_request(&waiting.request, out);
-            count += 1;
-        }
-        count
+        let passed = self.unanswered.iter().take_while(|waiting| waiting.request_no <= upto);
+        again.extend(passed.map(|waiting| waiting.request));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use weir_types::{ClOrdId, EventNo, InstrumentId, PartitionId, RequestNo, Role, SessionId};
+    use weir_wire::dialogue::put_request;
     use weir_wire::session::{ApiKey, LogonAck, PartitionState};
 
     use super::*;
