@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_client::request::{LimitOrder, Replace, cancel};
-use weir_client::session::{SessionEvent, Submit};
+use weir_client::session::{Session, SessionEvent, Submit};
 use weir_types::{
     AccountId, ClOrdId, ExecInst, InstrumentId, Nanos, OrdType, PartitionId, Price, Qty,
     SelfTradePrevention, Side, TimeInForce,
@@ -81,6 +81,20 @@ impl Order {
     }
 }
 
+/// Returns the partition of a request: the named one, or the only one. The session keeps a request
+/// by its partition, so that of several none is taken for granted.
+fn chosen(named: u16, mut known: impl Iterator<Item = PartitionId>) -> Result<PartitionId, String> {
+    if named != 0 {
+        return Ok(PartitionId(named));
+    }
+    let first = known.next();
+    let Some(second) = known.next() else { return Ok(first.unwrap_or(PartitionId(1))) };
+    let of_all = first.into_iter().chain([second]).chain(known);
+    let of_all: Vec<_> = of_all.map(|partition_id| partition_id.0.to_string()).collect();
+    let of_all = of_all.join(", ");
+    Err(format!("partition: the node has several ({of_all}): give that of the instrument"))
+}
+
 /// A session's requests and their outcomes.
 #[pyclass(frozen, module = "weir._weir")]
 pub struct Trader {
@@ -88,22 +102,17 @@ pub struct Trader {
 }
 
 impl Trader {
-    /// Sends a request to a partition, by default the first with instruments; returns its number.
+    /// Sends a request to a partition, by default the node's only one; returns its number.
     fn submit(&self, py: Python<'_>, partition: u16, request: Request) -> PyResult<u64> {
         let submitted = py.detach(|| {
             let mut io = self.shared.io();
-            let first = || {
-                let session = io.session()?;
-                session.partitions().find(|partition| partition.0 != 0)
-            };
-            let partition_id = match partition {
-                0 => first().unwrap_or(PartitionId(1)),
-                named => PartitionId(named),
-            };
+            let known = io.session().into_iter().flat_map(Session::partitions);
+            let partition_id = chosen(partition, known.filter(|known| known.0 != 0))?;
             let submit = io.submit(partition_id, request);
             io.flush();
-            submit
+            Ok(submit)
         });
+        let submitted = submitted.map_err(PyValueError::new_err::<String>)?;
         match submitted {
             Submit::Sent(number) => Ok(number.0),
             Submit::NotOpen => {

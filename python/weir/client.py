@@ -140,7 +140,8 @@ class Client:
     ) -> int:
         """Enters an order; returns the number of the request. Its outcome comes in `events`.
 
-        It is sent again after a loss of the connection and executed once.
+        It is sent again after a loss of the connection and executed once. `partition` is that of
+        the instrument; only at a node with a single one it may be left out.
         """
         order = SimpleNamespace(
             cl_ord_id=cl_ord_id,
@@ -163,7 +164,10 @@ class Client:
     def cancel_order(
         self, cl_ord_id: str, orig_cl_ord_id: str, *, instrument: int, partition: int = 0
     ) -> int:
-        """Cancels the remainder of an order; returns the number of the request."""
+        """Cancels the remainder of an order; returns the number of the request.
+
+        `partition` as in new_order.
+        """
         return self._trader.cancel(partition, (cl_ord_id, orig_cl_ord_id, instrument))
 
     def replace_order(
@@ -176,7 +180,10 @@ class Client:
         qty: int,
         partition: int = 0,
     ) -> int:
-        """Changes an order's price and total quantity; returns the number of the request."""
+        """Changes an order's price and total quantity; returns the number of the request.
+
+        `partition` as in new_order.
+        """
         names = (cl_ord_id, orig_cl_ord_id, instrument)
         return self._trader.replace(partition, names, (price, qty))
 
