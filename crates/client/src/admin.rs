@@ -141,9 +141,8 @@ impl Admin {
     ) -> Result<Admin, ClientError> {
         let mut client = Client::connect(target, Limits::default())?;
         let session_id = config.session_id;
-        client.start_logon(Session::new(config));
         let mut clock_ahead_ns = 0;
-        client.wait_until_open(timeout, &mut |incoming, _| {
+        client.open_session(Session::new(config), timeout, &mut |incoming, _| {
             if let Incoming::Session(_, SessionEvent::Opened { ack, .. }) = incoming {
                 let [node, own] = [ack.server_time, unix_time()].map(|time| time.0.cast_signed());
                 clock_ahead_ns = node.saturating_sub(own);

@@ -22,7 +22,7 @@ use weir_wire::{DecodeError, Message, Request};
 use crate::clock::{Clock, wait};
 use crate::connection::{Connection, Limits, Target};
 use crate::copied_report::CopiedReport;
-use crate::error::ClientError;
+use crate::error::{AddressFailure, ClientError};
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
 use crate::source_message::SourceMessage;
 
@@ -108,13 +108,38 @@ impl Client {
 
     /// Opens a session and waits until it is open. Events received meanwhile are dropped: for a
     /// session that already has live orders, use [`Client::start_logon`] and
-    /// [`Client::wait_until_open`] with a sink.
+    /// [`Client::wait_until_open`] with a sink. The first session of a client is opened at the
+    /// first of the target's addresses that opens it; each has `timeout` for it.
     ///
     /// # Errors
-    /// [`ClientError::LogonRejected`], [`ClientError::Timeout`], or those of the connection.
+    /// [`ClientError::LogonRejected`], [`ClientError::Timeout`], or those of the connection; of
+    /// several addresses [`ClientError::Addresses`].
     pub fn log_on(&mut self, config: SessionConfig, timeout: Duration) -> Result<(), ClientError> {
-        self.start_logon(Session::new(config));
-        self.wait_until_open(timeout, &mut |_, _| {})
+        self.open_session(Session::new(config), timeout, &mut |_, _| {})
+    }
+
+    /// As [`Client::log_on`], with other messages to `sink`.
+    pub(crate) fn open_session(
+        &mut self,
+        session: Session,
+        timeout: Duration,
+        sink: &mut dyn FnMut(Incoming<'_>, &mut Vec<u8>),
+    ) -> Result<(), ClientError> {
+        let is_first = self.sessions.is_empty();
+        self.start_logon(session);
+        let mut failed = Vec::new();
+        loop {
+            let address = self.target.address();
+            match self.wait_until_open(timeout, sink) {
+                Err(error) if is_first && error.is_passing() => {
+                    self.target.pass_over();
+                    failed.push(AddressFailure { address, error });
+                }
+                outcome => return outcome,
+            }
+            let connection = self.target.connect_after(&mut failed, self.limits)?;
+            self.log_on_by(connection);
+        }
     }
 
     /// Queues a session's logon without waiting; the session may have been open before.
@@ -174,18 +199,22 @@ impl Client {
         sink: &mut dyn FnMut(Incoming<'_>, &mut Vec<u8>),
     ) -> Result<(), ClientError> {
         self.sessions.iter_mut().for_each(Session::connection_lost);
-        self.connection = self.target.connect(self.limits)?;
+        let connection = self.target.connect(self.limits)?;
+        self.log_on_by(connection);
+        let opened = self.wait_until_open(timeout, sink);
+        opened.inspect_err(|error| self.target.pass_over_after(error))
+    }
+
+    /// Queues the logon of every session on a new connection.
+    fn log_on_by(&mut self, connection: Connection) {
+        self.sessions.iter_mut().for_each(Session::connection_lost);
+        self.connection = connection;
         self.is_interrupted = false;
         self.last_heard = self.clock.now();
         self.challenge_count = 0;
         self.copy_head = None;
         self.to_challenge.clear();
         (0..self.sessions.len()).for_each(|place| self.put_logon(place));
-        let opened = self.wait_until_open(timeout, sink);
-        if opened.is_err() {
-            self.target.pass_over();
-        }
-        opened
     }
 
     /// Sets the address for the next [`Client::reconnect`]: a restarted node may listen elsewhere.

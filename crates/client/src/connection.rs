@@ -18,7 +18,7 @@ use weir_tls::{ClientTls, Link, LinkError};
 use weir_wire::dialogue::NodeMessage;
 use weir_wire::frame::{FRAME_HEADER_LEN, Framing, RawMessage, next_frame};
 
-use crate::error::ClientError;
+use crate::error::{AddressFailure, ClientError};
 use crate::wait::wait_for;
 
 /// The limits of a connection's buffers.
@@ -44,9 +44,15 @@ impl Default for Limits {
 
 /// The addresses of a node, or of several doors to the same partitions, and their transport. An
 /// address alone means without TLS.
+///
+/// | the first address | afterwards |
+/// | --- | --- |
+/// | does not answer | the next one is tried, and comes first |
+/// | answers and opens no session in time, or refuses it for now | the next one comes first |
+/// | refuses the session for good, as with a wrong key | it stays the first: all would refuse |
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// One at least. INVARIANT: the first is tried first; it is the one that answered last.
+    /// INVARIANT: one at least. The first is tried first.
     addresses: VecDeque<SocketAddr>,
     tls: Option<ClientTls>,
 }
@@ -71,7 +77,8 @@ impl Target {
         self
     }
 
-    /// Returns the address that is tried first: the one that answered last.
+    /// Returns the address that is tried first: the one that answered last, or the next one behind
+    /// those that were passed over since.
     ///
     /// # Panics
     /// Never: there is one at least.
@@ -90,21 +97,37 @@ impl Target {
         self.addresses.rotate_left(1);
     }
 
+    /// Passes over the first address if its error may be another one's success, or later its own.
+    pub(crate) fn pass_over_after(&mut self, error: &ClientError) {
+        if error.is_passing() {
+            self.pass_over();
+        }
+    }
+
     /// Connects to the first address that answers, and tries it first from now on.
     ///
     /// # Errors
-    /// As [`Connection::open`], of the address that was tried last.
+    /// As [`Connection::open`].
     pub fn connect(&mut self, limits: Limits) -> Result<Connection, ClientError> {
-        let mut tried = 1;
-        loop {
-            match Connection::open_at(self.address(), self.tls.as_ref(), limits) {
-                Err(_) if tried < self.addresses.len() => {
-                    tried += 1;
-                    self.pass_over();
-                }
-                outcome => return outcome,
+        self.connect_after(&mut Vec::new(), limits)
+    }
+
+    /// As [`Target::connect`], if some of the addresses have failed: these are behind the others.
+    /// Adds the failures of those that it tries, and returns all if none is left.
+    pub(crate) fn connect_after(
+        &mut self,
+        failed: &mut Vec<AddressFailure>,
+        limits: Limits,
+    ) -> Result<Connection, ClientError> {
+        while failed.len() < self.addresses.len() {
+            let address = self.address();
+            match Connection::open_at(address, self.tls.as_ref(), limits) {
+                Ok(connection) => return Ok(connection),
+                Err(error) => failed.push(AddressFailure { address, error }),
             }
+            self.pass_over();
         }
+        Err(ClientError::of_addresses(std::mem::take(failed)))
     }
 }
 
@@ -157,7 +180,8 @@ impl Connection {
     /// handshake if the target has TLS.
     ///
     /// # Errors
-    /// [`ClientError::Connect`], [`ClientError::Handshake`].
+    /// [`ClientError::Connect`], [`ClientError::Handshake`]; of several addresses
+    /// [`ClientError::Addresses`].
     ///
     /// # Panics
     /// When a limit is shorter than a frame's header.
@@ -585,6 +609,13 @@ mod tests {
         target.connect(Limits::default()).unwrap();
         assert_eq!(target.address(), other.local_addr().unwrap());
         drop(other);
-        assert!(matches!(target.connect(Limits::default()), Err(ClientError::Connect { .. })));
+        let error = target.connect(Limits::default()).unwrap_err();
+        let told = error.to_string();
+        for address in &target.addresses {
+            assert!(told.contains(&address.to_string()), "{told} names {address}");
+        }
+        assert!(error.is_connection_lost());
+        let mut alone = Target::from(address);
+        assert!(matches!(alone.connect(Limits::default()), Err(ClientError::Connect { .. })));
     }
 }

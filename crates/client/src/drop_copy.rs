@@ -30,7 +30,7 @@ pub use crate::copied_report::CopiedReport;
 use crate::client::{Client, Incoming};
 use crate::connection::{Limits, Target};
 use crate::error::ClientError;
-use crate::session::{Session, SessionConfig, SessionEvent};
+use crate::session::{SessionConfig, SessionEvent};
 
 /// A reader's position in a partition: all copies up to this one are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,8 +274,7 @@ impl DropCopyReader {
         timeout: Duration,
     ) -> Result<DropCopyReader, ClientError> {
         let mut client = Client::connect(target, Limits::default())?;
-        client.start_logon(Session::new(session));
-        client.wait_until_open(timeout, &mut |_, _| {})?;
+        client.log_on(session, timeout)?;
         let (is_connected, is_taken_over) = (true, false);
         let mut reader = DropCopyReader { client, copies, is_connected, is_taken_over, timeout };
         reader.ask_for_all();

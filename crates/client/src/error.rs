@@ -4,6 +4,7 @@
 //! [`SessionEvent`](crate::session::SessionEvent)s. An error here ends a connection, a session or a
 //! tool's work.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -31,9 +32,31 @@ pub struct OtherHistory {
     pub last: BatchNo,
 }
 
+/// The failure of one of several addresses.
+#[derive(Debug)]
+pub struct AddressFailure {
+    /// The address.
+    pub address: SocketAddr,
+    /// Its failure.
+    pub error: ClientError,
+}
+
+impl fmt::Display for AddressFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.error {
+            // They name the address.
+            error @ (ClientError::Connect { .. } | ClientError::Handshake { .. }) => error.fmt(f),
+            error => write!(f, "{}: {error}", self.address),
+        }
+    }
+}
+
 /// An error of the client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
+    /// None of several addresses could be used.
+    #[error("none of {} addresses: {}", .0.len(), listed(.0))]
+    Addresses(Vec<AddressFailure>),
     /// The connection failed to open.
     #[error("cannot connect to {address}: {source}")]
     Connect {
@@ -262,7 +285,33 @@ impl From<LinkError> for ClientError {
     }
 }
 
+fn listed(failures: &[AddressFailure]) -> String {
+    failures.iter().map(AddressFailure::to_string).collect::<Vec<_>>().join("; ")
+}
+
 impl ClientError {
+    /// Returns the error of a target whose addresses all failed: that of its only one, or all.
+    ///
+    /// # Panics
+    /// Without a failure: a target has an address.
+    pub(crate) fn of_addresses(mut failures: Vec<AddressFailure>) -> ClientError {
+        match failures.len() {
+            1 => failures.remove(0).error,
+            count => {
+                assert!(count > 0, "a target has an address");
+                ClientError::Addresses(failures)
+            }
+        }
+    }
+
+    /// True when this holds of one of the addresses' failures, if there are several.
+    fn is_of_an_address(&self, is: impl Fn(&ClientError) -> bool) -> bool {
+        match self {
+            ClientError::Addresses(failures) => failures.iter().any(|one| is(&one.error)),
+            _ => false,
+        }
+    }
+
     /// Wraps an I/O error with the operation that failed.
     pub(crate) fn io(doing: &'static str, source: io::Error) -> ClientError {
         ClientError::Io { doing, source }
@@ -271,7 +320,7 @@ impl ClientError {
     /// True when another logon with the same state can recover.
     #[must_use]
     pub fn is_connection_lost(&self) -> bool {
-        matches!(
+        let is_lost = matches!(
             self,
             ClientError::Connect { .. }
                 | ClientError::Io { .. }
@@ -285,7 +334,8 @@ impl ClientError {
                 | ClientError::LoggedOut { reason: Reason::Stopping, .. }
                 | ClientError::HeartbeatLost { .. }
                 | ClientError::Gap { .. }
-        )
+        );
+        is_lost || self.is_of_an_address(ClientError::is_connection_lost)
     }
 
     /// True when the session is logged on by another connection, or by one that was lost and has
@@ -326,7 +376,10 @@ impl ClientError {
                     ..
                 }
         );
-        may_mend || self.is_session_taken() || self.is_connection_lost()
+        may_mend
+            || self.is_session_taken()
+            || self.is_connection_lost()
+            || self.is_of_an_address(ClientError::is_passing)
     }
 }
 

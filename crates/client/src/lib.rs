@@ -53,7 +53,7 @@ pub use admin::Admin;
 pub use client::{Client, Incoming};
 pub use connection::{Connection, Limits, Target, resolve};
 pub use drop_copy::{DropCopy, DropCopyReader};
-pub use error::ClientError;
+pub use error::{AddressFailure, ClientError};
 pub use follower::{Follower, FollowerConfig};
 pub use key::{Key, SigningKey};
 pub use market::{MarketClient, Wanted};

@@ -244,7 +244,7 @@ impl MarketClient {
                 sink(&message);
             }
         });
-        opened.inspect_err(|_| self.target.pass_over())?;
+        opened.inspect_err(|error| self.target.pass_over_after(error))?;
         for (handle, wanted) in &self.subscriptions {
             put_subscribe(wanted, self.session.session_id, *handle, client.outbox());
         }

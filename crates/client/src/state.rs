@@ -303,7 +303,7 @@ impl StateClient {
                 let mut client = Client::over(connection, self.target.clone(), limits);
                 client.start_logon(Session::new(self.session));
                 let opened = client.wait_until_open(LOGON_TIME, &mut others);
-                opened.inspect_err(|_| self.target.pass_over())?;
+                opened.inspect_err(|error| self.target.pass_over_after(error))?;
                 self.client = Some(client);
             }
         }

@@ -193,7 +193,7 @@ impl SourceWriter {
         let mut client = Client::over(connection, self.target.clone(), limits);
         client.start_logon(Session::new(self.session));
         let opened = client.wait_until_open(LOGON_TIME, &mut |_, _| {});
-        opened.inspect_err(|_| self.target.pass_over())?;
+        opened.inspect_err(|error| self.target.pass_over_after(error))?;
         self.batches.put_open(client.outbox());
         self.client = Some(client);
         Ok(())

@@ -278,7 +278,7 @@ impl BrokerClient {
         let mut client = Client::over(connection, self.target.clone(), limits);
         client.start_logon(Session::new(self.session));
         let opened = client.wait_until_open(ANSWER_TIME, &mut |_, _| {});
-        opened.inspect_err(|_| self.target.pass_over())?;
+        opened.inspect_err(|error| self.target.pass_over_after(error))?;
         let session_id = self.session.session_id;
         for (handle, reading) in &mut self.readings {
             self.correlation_id += 1;
