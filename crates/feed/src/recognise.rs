@@ -97,7 +97,7 @@ mod tests {
     use crate::feed_by_name;
     use crate::moldudp64::{MoldSession, PacketWriter, PushOutcome};
     use crate::session_name::{Calendar, session_name};
-    use weir_types::{Epoch, Nanos};
+    use weir_types::{Epoch, Nanos, PartitionId};
 
     /// A datagram of DEEP with two messages of three bytes.
     fn deep() -> Vec<u8> {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_feed_is_known_by_datagrams_that_its_messages_fill() {
         let nasdaq = mold(MoldSession(*b"0000000001"));
-        let own = mold(session_name(Calendar::new(22), Nanos(1), Epoch(1)));
+        let own = mold(session_name(Calendar::new(PartitionId(1), 22), Nanos(1), Epoch(1)));
         let text = b"no feed has a header like this line of text".to_vec();
         for (datagrams, want) in [
             (vec![deep()], Some("iex-deep")),

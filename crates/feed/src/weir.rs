@@ -2,8 +2,8 @@
 //! the names of Weir's sessions.
 //!
 //! A session's name holds the version of the rules that made its messages, the day and hour at
-//! which it began, and the epoch of the log. Hence times are absolute although no message states
-//! the day, and a session with unknown rules is refused, never guessed. The page
+//! which it began, the epoch of the log and the partition. Hence times are absolute although no
+//! message states the day, and a session with unknown rules is refused, never guessed. The page
 //! `docs/protocols/market-itch.md` lists the messages of each exchange event.
 //!
 //! The codec holds no state between messages except the day.
@@ -65,7 +65,7 @@ impl Feed for Weir {
         let name = datagram.first_chunk::<SESSION_LEN>().copied().map(MoldSession);
         match name.and_then(SessionName::read) {
             // Those of version 1 have the orders at the beginning of a session in another order;
-            // before version 3 no reason tells a cause.
+            // before version 3 no reason tells a cause, before version 4 no name the partition.
             Some(name) if (1..=MAPPING).contains(&name.mapping) => Ok(packet),
             name => {
                 let value = name.map_or(u64::MAX, |name| u64::from(name.mapping));
@@ -109,7 +109,7 @@ impl<S: UpdateSink> UpdateSink for WithCauses<'_, S> {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{Epoch, Phase, PhaseCause, TradingState};
+    use weir_types::{Epoch, PartitionId, Phase, PhaseCause, TradingState};
 
     use super::*;
     use crate::CollectedUpdates;
@@ -127,9 +127,14 @@ mod tests {
 
     #[test]
     fn a_session_is_read_by_the_rules_that_its_name_says_or_not_at_all() {
-        let ours = session_name(Calendar::new(22), Nanos(20_000 * DAY), Epoch(3));
+        let ours = session_name(Calendar::new(PartitionId(1), 22), Nanos(20_000 * DAY), Epoch(3));
         let feed = Weir::new();
         assert_eq!(feed.packet(&packet_of(ours)).map(|packet| packet.sequence), Ok(1));
+        for version in 1..=MAPPING {
+            let mut older = ours;
+            older.0[0] = b'0' + version;
+            assert!(feed.packet(&packet_of(older)).is_ok(), "{version}");
+        }
         let mut other = ours;
         other.0[0] += 1;
         for (session, value) in [
@@ -145,7 +150,7 @@ mod tests {
 
     #[test]
     fn times_are_moments_of_the_day_that_the_session_names() {
-        let calendar = Calendar::new(22);
+        let calendar = Calendar::new(PartitionId(1), 22);
         let midnight = calendar.midnight(Nanos(20_000 * DAY));
         let mut feed = Weir::new();
         let header = Header { timestamp: 7, ..Header::default() };

@@ -58,7 +58,7 @@ fn a_server_without_free_descriptors_goes_on_and_accepts_once_there_are() {
             events: EventReader::new(&handle, dir.path().to_owned(), 1),
             begins_with: None,
             event_count: 0,
-            calendar: Calendar::new(0),
+            calendar: Calendar::new(PartitionId(1), 0),
         },
         listener,
         access: Access::Everybody,

@@ -379,7 +379,7 @@ pub fn fuzz_state(bytes: &[u8]) {
         fn message(&mut self, _message: &[u8]) {}
         fn end(&mut self) {}
     }
-    let calendar = Calendar::new(0);
+    let calendar = Calendar::new(weir_types::PartitionId(1), 0);
     let Ok(mut publication) = Publication::from_state(&mut StateBytes::new(bytes), calendar) else {
         return;
     };

@@ -3,7 +3,7 @@
 use weir_feed::itch::Message;
 use weir_feed::session_name::Calendar;
 use weir_types::state_bytes::StateBytes;
-use weir_types::{Epoch, Nanos};
+use weir_types::{Epoch, Nanos, PartitionId};
 
 use super::*;
 
@@ -109,7 +109,7 @@ impl PublishSink for Reasons {
 
 #[test]
 fn a_phase_is_published_with_its_own_cause_also_in_snapshots_and_behind_a_restart() {
-    let calendar = Calendar::new(0);
+    let calendar = Calendar::new(PartitionId(1), 0);
     let mut publication = Publication::new(calendar, Epoch(1));
     let mut told = Reasons::default();
     publication.define(Nanos(1), &listing(), &mut told);
@@ -167,6 +167,27 @@ mod channels {
 
     const SESSION: MoldSession = MoldSession(*b"SESSION001");
     const ASKER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    /// Two partitions' sessions had one name: a server answered with messages of its own market.
+    #[test]
+    fn a_request_under_the_name_of_another_partitions_session_is_refused() {
+        let mut channels = [1, 2].map(|partition| {
+            let calendar = Calendar::new(PartitionId(partition), 0);
+            let mut channel = Channel::new(9, 200);
+            let mut sink = channel.sink(|_: &[u8]| ());
+            Publication::new(calendar, Epoch(1)).define(Nanos(1), &listing(), &mut sink);
+            channel
+        });
+        let sessions = channels.each_ref().map(|one| one.session().expect("it is open"));
+        let mut server = RequestServer::new(1_000);
+        for (own, channel) in channels.iter_mut().enumerate() {
+            for (of, session) in sessions.into_iter().enumerate() {
+                let request = Request { session, sequence: 1, count: 1 }.to_bytes();
+                let answer = server.answer(channel, ASKER, &request, Nanos(1), |_| ());
+                assert_eq!(answer, if of == own { Ok(1) } else { Err(Refusal::Session) });
+            }
+        }
+    }
 
     fn filled(messages_max: usize, count: u64) -> (Channel, Vec<Vec<u8>>) {
         let (mut channel, mut sent) = (Channel::new(messages_max, 200), Vec::new());

@@ -198,7 +198,7 @@ mod tests {
     const HERE: PartitionId = PartitionId(1);
 
     fn midnight() -> Calendar {
-        Calendar::new(0)
+        Calendar::new(PartitionId(1), 0)
     }
 
     /// An event log with one event at each position, which changes a phase.
@@ -283,7 +283,7 @@ mod tests {
             let log = PublishedLog {
                 events: self.events(first),
                 event_count: EVENTS,
-                calendar: Calendar::new(hour),
+                calendar: Calendar::new(PartitionId(1), hour),
             };
             let found = load(&mut self.store(), log, &mut notes);
             (found.unwrap().map(|found| found.event()), notes.join("\n"))

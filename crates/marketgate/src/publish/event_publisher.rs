@@ -189,7 +189,7 @@ mod tests {
             events: EventReader::new(&handle, dir.to_owned(), 1),
             event_count: EVENTS,
             begins_with: None,
-            calendar: Calendar::new(0),
+            calendar: Calendar::new(PartitionId(1), 0),
         })
         .0
     }
@@ -209,7 +209,8 @@ mod tests {
             }
             let mut publisher = publisher(dir.path(), Epochs::with_ended(epoch, ended.clone()));
             let mut sessions = Sessions::default();
-            let session = |epoch| Some(session_name(Calendar::new(0), Nanos(0), epoch));
+            let calendar = Calendar::new(PartitionId(1), 0);
+            let session = |epoch| Some(session_name(calendar, Nanos(0), epoch));
             for position in (1..=EVENTS).map(Position) {
                 let heard = publisher.publish_next(&mut sessions);
                 prop_assert_eq!(heard, ReadOutcome::Event { is_definition: false });

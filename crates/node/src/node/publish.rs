@@ -168,8 +168,8 @@ fn snapshots(
     Ok(Some((figures, (agent, socket))))
 }
 
-fn calendar(section: &MarketPublisherSection) -> Calendar {
-    Calendar::new(section.day_begins_hour)
+fn calendar(section: &MarketPublisherSection, trading: &RecoveredPartition) -> Calendar {
+    Calendar::new(trading.partition_id, section.day_begins_hour)
 }
 
 fn events(
@@ -182,7 +182,7 @@ fn events(
         events: trading.reader(PUBLISHER),
         begins_with,
         event_count: trading.event_count(),
-        calendar: calendar(section),
+        calendar: calendar(section, trading),
     }
 }
 
@@ -203,7 +203,7 @@ fn beginning(
 ) -> anyhow::Result<Option<PublishCheckpoint>> {
     let (events, event_count) = (trading.reader(PUBLISHER), trading.event_count());
     let first = events.next_record();
-    let log = PublishedLog { events, event_count, calendar: calendar(section) };
+    let log = PublishedLog { events, event_count, calendar: calendar(section, trading) };
     let found = checkpoint::load(store, log, notes)?;
     if let Some(found) = found {
         let event = found.event();
@@ -228,7 +228,7 @@ fn beginning(
             .map(|state| (state.definition, PhaseNow { phase: state.phase, cause: state.cause() })),
         orders: engine.queued_orders().into_iter().map(standing),
     };
-    let publication = market.publication(calendar(section));
+    let publication = market.publication(calendar(section, trading));
     Ok(Some(PublishCheckpoint::of_market(event_count, engine.position(), publication)))
 }
 

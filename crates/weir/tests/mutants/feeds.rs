@@ -15,7 +15,7 @@ use weir_feed::itch::encode::{
 use weir_feed::moldudp64::{MoldSession, PacketWriter};
 use weir_feed::opra::{MessageHeader, message::LongQuote};
 use weir_feed::session_name::{Calendar, session_name};
-use weir_types::{Epoch, Nanos};
+use weir_types::{Epoch, Nanos, PartitionId};
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
@@ -123,7 +123,7 @@ fn itch(session: u64) -> Vec<Vec<u8>> {
 
 fn own(session: u64) -> Vec<Vec<u8>> {
     let epoch = u32::try_from(session).expect("few sessions");
-    mold(session_name(Calendar::new(22), Nanos(20_000 * DAY), Epoch(epoch)))
+    mold(session_name(Calendar::new(PartitionId(1), 22), Nanos(20_000 * DAY), Epoch(epoch)))
 }
 
 fn mold(session: MoldSession) -> Vec<Vec<u8>> {

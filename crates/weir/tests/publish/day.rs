@@ -241,7 +241,7 @@ fn a_scripted_day_is_said_byte_for_byte_as_it_was() {
     assert_eq!(kinds, "ABCDEHIQRSUX", "the day has what a day has");
     let sessions: Vec<_> =
         day.sessions.iter().map(|s| String::from_utf8_lossy(&s.0).into_owned()).collect();
-    assert_eq!(sessions, ["30SA000001", "30SB000001"]);
+    assert_eq!(sessions, ["40SA001EKH", "40SB001EKH"]);
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(PATH);
     if std::env::var_os("WEIR_WRITE_DAY").is_some() {
         std::fs::write(&path, &day.said).unwrap();

@@ -7,7 +7,7 @@ use weir_engine::{Engine, EngineConfig, OrderQueue};
 use weir_feed::session_name::Calendar;
 use weir_market::publish::{PhaseNow, StandingPlace};
 use weir_marketgate::publish::StandingMarket;
-use weir_types::{ClOrdId, Epoch, InstrumentId, Symbol};
+use weir_types::{ClOrdId, Epoch, InstrumentId, PartitionId, Symbol};
 
 use super::reader::{HERE, Reader, Rig};
 
@@ -66,7 +66,7 @@ fn begin_with_book(rig: &mut Rig, engine: &Engine) {
     // go on in an epoch that an earlier one began, and that had no event since.
     let mut with_past = (rig.publication.clone(), Reader::new());
     with_past.0.enter_epoch(Epoch(epoch.0 + 1), &mut with_past.1);
-    rig.publication = market.publication(Calendar::new(0));
+    rig.publication = market.publication(Calendar::new(PartitionId(1), 0));
     rig.publication.enter_epoch(Epoch(epoch.0 + 1), &mut rig.reader);
     // But for the times: a start takes that of the newest event with public content, and here the
     // engine has been told the time by other commands since.

@@ -136,7 +136,7 @@ impl PublishSink for Both<'_> {
 
 impl Rig {
     pub fn new() -> Rig {
-        let publication = Publication::new(Calendar::new(0), Epoch(1));
+        let publication = Publication::new(Calendar::new(PartitionId(1), 0), Epoch(1));
         Rig { publication, reader: Reader::new(), late: None }
     }
 

@@ -10,7 +10,7 @@ use weir_engine::{Engine, EngineConfig};
 use weir_feed::session_name::Calendar;
 use weir_market::publish::{Publication, StateFault};
 use weir_types::state_bytes::StateBytes;
-use weir_types::{Epoch, InstrumentId, Nanos};
+use weir_types::{Epoch, InstrumentId, Nanos, PartitionId};
 use weir_wire::{Event, PlainEvent};
 
 use super::random::{random_bytes, with_short_symbol};
@@ -110,7 +110,9 @@ fn again(history: &History, restart_every: usize, sent: &mut SentMessages) -> Ri
 fn from_its_state(publication: &Publication) -> Publication {
     let (mut state, mut again) = (Vec::new(), Vec::new());
     publication.put_state(&mut state);
-    let read = Publication::from_state(&mut StateBytes::new(&state), Calendar::new(0)).unwrap();
+    let read =
+        Publication::from_state(&mut StateBytes::new(&state), Calendar::new(PartitionId(1), 0))
+            .unwrap();
     read.put_state(&mut again);
     assert_eq!(again, state, "what is read is what was written");
     assert_eq!(read.unfit().collect::<Vec<_>>(), publication.unfit().collect::<Vec<_>>());
@@ -154,7 +156,8 @@ fn a_state_of_other_session_names_or_other_bytes_is_refused() {
     let mut state = Vec::new();
     rig.publication.put_state(&mut state);
     let read = |bytes: &[u8], hour| {
-        Publication::from_state(&mut StateBytes::new(bytes), Calendar::new(hour)).map(|_| ())
+        Publication::from_state(&mut StateBytes::new(bytes), Calendar::new(PartitionId(1), hour))
+            .map(|_| ())
     };
     assert_eq!(read(&state, 0), Ok(()));
     assert_eq!(read(&state, 1), Err(StateFault::OtherCalendar));

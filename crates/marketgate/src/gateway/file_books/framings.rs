@@ -3,7 +3,7 @@
 
 use weir_feed::moldudp64::{MoldSession, PacketWriter, PushOutcome};
 use weir_feed::session_name::{Calendar, session_name};
-use weir_types::{Epoch, Side};
+use weir_types::{Epoch, PartitionId, Side};
 
 use super::restarts::books;
 use super::tests::{add, directory};
@@ -25,7 +25,7 @@ fn assert_numbers(market: &FileBooks, want: [u64; 5]) {
 
 /// The feeds over MoldUDP64, each with the names of two sessions.
 fn mold_feeds() -> [(&'static str, [MoldSession; 2]); 2] {
-    let calendar = Calendar::new(22);
+    let calendar = Calendar::new(PartitionId(1), 22);
     [
         ("itch", [1, 2].map(|day| MoldSession([b'0' + day; 10]))),
         ("weir", [1, 2].map(|epoch| session_name(calendar, DAY_NS, Epoch(epoch)))),

@@ -207,7 +207,7 @@ fn server(clients_max: usize, per_address_max: usize) -> Server {
             events: EventReader::new(&handle, dir.path().to_owned(), 1),
             begins_with: None,
             event_count: 0,
-            calendar: Calendar::new(0),
+            calendar: Calendar::new(PartitionId(1), 0),
         },
         listener,
         access: Access::Everybody,
