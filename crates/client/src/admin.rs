@@ -170,8 +170,8 @@ impl Admin {
     }
 
     /// Defines an instrument, or changes the fields that the definition sets. A complete definition
-    /// of an instrument that exists changes all its fields. The node's configuration chooses the
-    /// partition of a new one whose definition names none.
+    /// of an instrument that exists changes all its fields. A definition that names no partition is
+    /// one for that in which the instrument stands; of a new one the node's configuration chooses.
     ///
     /// # Errors
     /// [`ClientError::Refused`], [`ClientError::Timeout`], or those of the connection.
@@ -183,7 +183,7 @@ impl Admin {
         }
         match self.request(CONTROL, request(definition)) {
             Err(ClientError::Refused { reason: Reason::AlreadyDefined, .. })
-                if definition.fields == 0 && !partition_id.is_none() =>
+                if definition.fields == 0 =>
             {
                 self.request(partition_id, request(change)).map(drop)
             }

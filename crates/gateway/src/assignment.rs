@@ -2,10 +2,11 @@
 //!
 //! The control log has the outcome, which no later rule changes: an instrument stays where it is.
 
+use std::fmt;
 use std::str::FromStr;
 
 use weir_types::{InstrumentId, PartitionId, Symbol};
-use weir_wire::reference::{DefineInstrument, NEW};
+use weir_wire::reference::{DefineInstrument, is_change};
 
 /// The instruments that a partition takes: `#7` is that of identifier 7, `ABC` that of the symbol,
 /// `AB*` those whose symbols begin with it, `*` all.
@@ -47,6 +48,17 @@ impl FromStr for InstrumentPattern {
             true => InstrumentPattern::Prefix(name.to_owned()),
             false => InstrumentPattern::Symbol(symbol),
         })
+    }
+}
+
+impl fmt::Display for InstrumentPattern {
+    /// As it is written in a configuration.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InstrumentPattern::Id(id) => write!(f, "#{id}"),
+            InstrumentPattern::Symbol(symbol) => write!(f, "{symbol}"),
+            InstrumentPattern::Prefix(prefix) => write!(f, "{prefix}*"),
+        }
     }
 }
 
@@ -92,21 +104,32 @@ impl Assignment {
         closest.map(|(_, partition_id)| *partition_id).or(self.rest)
     }
 
-    /// Returns the definition with the partition of a new instrument that names none.
+    /// Returns a definition that names no partition with one: that in which the instrument stands,
+    /// or, of a new one, that of the patterns.
     #[must_use]
-    pub fn fill(&self, definition: DefineInstrument) -> DefineInstrument {
-        let is_new = definition.fields == 0 || definition.fields & NEW != 0;
-        if !is_new || !definition.partition_id.is_none() {
+    pub fn fill(
+        &self,
+        definition: DefineInstrument,
+        standing: Option<PartitionId>,
+    ) -> DefineInstrument {
+        if !definition.partition_id.is_none() {
             return definition;
         }
-        let partition_id = self.partition_of(definition.instrument_id, definition.symbol);
-        DefineInstrument { partition_id: partition_id.unwrap_or(PartitionId::NONE), ..definition }
+        let by_patterns = || match is_change(definition.fields) {
+            true => None,
+            false => self.partition_of(definition.instrument_id, definition.symbol),
+        };
+        let partition_id = standing.or_else(by_patterns).unwrap_or(PartitionId::NONE);
+        DefineInstrument { partition_id, ..definition }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use weir_wire::reference::{NEW, all_fields};
+
     use super::*;
+    use crate::second_protocol::instrument_of;
 
     fn pattern(text: &str) -> InstrumentPattern {
         text.parse().unwrap()
@@ -139,6 +162,36 @@ mod tests {
         let symbol = Symbol::new("XY").unwrap();
         let of = |rest| Assignment::new(rules.clone(), rest).partition_of(InstrumentId(1), symbol);
         assert_eq!([of(None), of(Some(PartitionId(9)))], [None, Some(PartitionId(9))]);
+    }
+
+    /// A complete definition of an instrument that exists was sent where its pattern pointed.
+    #[test]
+    fn a_definition_goes_to_where_the_instrument_stands_before_the_patterns() {
+        let assignment = Assignment::new(vec![(pattern("*"), PartitionId(2))], None);
+        let (new, standing) = (None, Some(PartitionId(3)));
+        let all = all_fields::<DefineInstrument>();
+        for (fields, named, stands, want) in [
+            (0, 0, new, 2),
+            (NEW, 0, new, 2),
+            (0, 0, standing, 3),
+            (all, 0, standing, 3),
+            (all, 0, new, 0),
+            (0, 9, standing, 9),
+            (all, 9, standing, 9),
+        ] {
+            let own = instrument_of(InstrumentId(1), Symbol::new("AB").unwrap());
+            let partition_id = PartitionId(named);
+            let definition = DefineInstrument { fields, partition_id, ..own };
+            let filled = assignment.fill(definition, stands);
+            assert_eq!(filled.partition_id.0, want, "{fields:#x} {named} {stands:?}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_told_as_it_is_written() {
+        for text in ["*", "AB*", "ABCD", "#7"] {
+            assert_eq!(pattern(text).to_string(), text);
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use weir_door::keys::Lock;
 use weir_door::reader_rings::Fetch;
 use weir_partition::handoff::Submission;
 use weir_probe::{Point, TraceId};
-use weir_types::{Nanos, Reason, Role, SessionId};
+use weir_types::{InstrumentId, Nanos, PartitionId, Reason, Role, SessionId};
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::reference::NEW;
 use weir_wire::{Command, Destination, Request};
@@ -165,7 +165,9 @@ impl Gateway {
     ) -> IntakeOutcome {
         match message {
             Inbound::Request(Request::DefineInstrument(definition)) => {
-                let request = Request::DefineInstrument(self.assignment.fill(definition));
+                let standing = self.standing_partition(definition.instrument_id);
+                let definition = self.assignment.fill(definition, standing);
+                let request = Request::DefineInstrument(definition);
                 return self.take_request(connection, &request, now);
             }
             Inbound::Request(request) => return self.take_request(connection, &request, now),
@@ -279,6 +281,12 @@ impl Gateway {
             return Err(("partition_id", Reason::WrongPartition));
         }
         Ok(())
+    }
+
+    /// Returns the partition in which an instrument stands, if it is one of this node.
+    fn standing_partition(&self, instrument_id: InstrumentId) -> Option<PartitionId> {
+        let standing = self.reception.directory.partition_of(instrument_id)?;
+        self.ports.iter().map(|port| port.ring.partition_id).find(|id| *id == standing)
     }
 
     /// Returns the index of the port to which a request goes.
