@@ -430,7 +430,10 @@ fn take_source(bytes: &[u8]) -> SourceCursor {
 mod tests {
     use super::*;
     use crate::filter::{Entitlement, Filter};
-    use weir_types::FirmId;
+    use weir_types::{AccountId, FirmId, InstrumentId, SessionId, Switch};
+    use weir_wire::delivery::FetchOrders;
+    use weir_wire::dialogue::{ClientMessage, Tokens, put_question};
+    use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame};
 
     const KEY: [u8; 32] = [7; 32];
 
@@ -454,10 +457,49 @@ mod tests {
         (0..count).map(source).collect()
     }
 
+    fn fetch() -> FetchOrders {
+        FetchOrders {
+            correlation_id: 1,
+            session_id: SessionId(1),
+            firm_id: FirmId::NONE,
+            account_id: AccountId::NONE,
+            instrument_id: InstrumentId::NONE,
+            rows_max: 0,
+            rows_min: 0,
+            bytes_max: 0,
+            wait_max_us: 0,
+            credit: 1,
+            live_only: Switch::Off,
+            source_id: PartitionId::NONE,
+            min_wait_us: 0,
+            credit_rows: 0,
+            credit_bytes: 0,
+        }
+    }
+
     fn seal(sealer: &mut TokenSealer, scope: &Scope, sources: &[SourceCursor]) -> Vec<u8> {
         let mut token = Vec::new();
         sealer.seal(scope, sources, &mut token);
         token
+    }
+
+    /// Of 40 sources and more, a fetch with both tokens was longer than the frames that a node
+    /// reads.
+    #[test]
+    fn a_fetch_with_two_tokens_of_all_sources_is_a_frame_that_a_node_reads() {
+        for count in [1, 63, TOKEN_SOURCES_MAX as u16] {
+            let token = seal(&mut sealer(1), &scope(1), &sources(count));
+            let min_token = seal(&mut sealer(1), &scope(1), &sources(count));
+            let mut frame = Vec::new();
+            let tokens = Tokens { token: &token, min_token: &min_token };
+            put_question(&fetch(), tokens, &mut frame);
+            let Framing::Frame { len, message: Ok(raw) } = next_frame(&frame, CLIENT_FRAME_LEN_MAX)
+            else {
+                panic!("{} bytes of {count} sources are not read", frame.len())
+            };
+            let read = ClientMessage::decode(&raw).unwrap();
+            assert_eq!((len, read), (frame.len(), ClientMessage::FetchOrders(fetch(), tokens)));
+        }
     }
 
     #[test]

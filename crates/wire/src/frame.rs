@@ -22,8 +22,9 @@ pub const MESSAGE_HEADER_LEN: usize = 8;
 pub const FRAME_HEADER_LEN: usize = SOFH_LEN + MESSAGE_HEADER_LEN;
 /// SOFH's encoding type of SBE 1.0 little-endian.
 pub const ENCODING_SBE_LE: u16 = 0xEB50;
-/// The longest frame a client may send, in bytes.
-pub const CLIENT_FRAME_LEN_MAX: usize = 4096;
+/// The longest frame a client may send, in bytes: a fetch with two tokens of as many sources as a
+/// token names. Readers lend their buffers or let them grow, so an idle connection pays nothing.
+pub const CLIENT_FRAME_LEN_MAX: usize = 8192;
 
 /// A message's header and the bytes behind it: block, groups, data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -266,7 +266,8 @@ fn unknown_templates_schemas_and_versions_are_refused() {
 
 #[test]
 fn a_frame_length_out_of_range_breaks_the_stream() {
-    for len in [0, 1, FRAME_HEADER_LEN as u32 - 1, 4_097, u32::MAX] {
+    let beyond = CLIENT_FRAME_LEN_MAX as u32 + 1;
+    for len in [0, 1, FRAME_HEADER_LEN as u32 - 1, beyond, u32::MAX] {
         let mut frame = vec![0; 64];
         frame[..4].copy_from_slice(&len.to_be_bytes());
         frame[4..6].copy_from_slice(&[0xEB, 0x50]);
@@ -275,7 +276,8 @@ fn a_frame_length_out_of_range_breaks_the_stream() {
             Framing::Broken(BrokenFrame::Length(len))
         );
     }
-    let longest = [0, 0, 0x10, 0, 0xEB, 0x50];
+    let mut longest = [0, 0, 0, 0, 0xEB, 0x50];
+    longest[..4].copy_from_slice(&(beyond - 1).to_be_bytes());
     assert_eq!(next_frame(&longest, CLIENT_FRAME_LEN_MAX), Framing::Incomplete);
 }
 
