@@ -434,6 +434,17 @@ impl<D: Disk> Broker<D> {
         self.places.of(source)
     }
 
+    /// Drops the places of all other sources than these; returns the dropped ones. A table with one
+    /// place at most is one that programs from before several places read, once both slots are
+    /// written again: at the latest after a clean close.
+    pub fn keep_places(&mut self, is_kept: impl Fn(Source) -> bool) -> Vec<OriginMark> {
+        let dropped = self.places.take_if(|source| !is_kept(source));
+        if !dropped.is_empty() {
+            self.saver.changed_now();
+        }
+        dropped
+    }
+
     /// Records that subscriptions of these topics may have lost messages: their next clients are
     /// told. Returns the number of subscriptions.
     pub fn note_loss(&mut self, is_of: impl Fn(Topic) -> bool) -> usize {

@@ -122,6 +122,13 @@ impl OriginMarks {
         Some(self.0[at])
     }
 
+    /// Removes and returns the marks of these sources.
+    pub(crate) fn take_if(&mut self, is_taken: impl Fn(Source) -> bool) -> Vec<OriginMark> {
+        let (taken, kept) = self.0.iter().copied().partition(|mark| is_taken(mark.source));
+        self.0 = kept;
+        taken
+    }
+
     /// Keeps the older mark of each source, and none of a source that one of the two lacks.
     pub(crate) fn keep_common(&mut self, other: &OriginMarks) {
         self.0.retain_mut(|mark| {

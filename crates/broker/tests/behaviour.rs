@@ -52,6 +52,30 @@ fn take(broker: &mut Broker<SimDisk>, hold: Attachment, max: usize) -> Vec<u64> 
     records
 }
 
+/// The places of sources that were gone kept the version that programs from before do not read.
+#[test]
+fn a_table_with_one_place_again_has_the_version_of_before_in_both_slots() {
+    let (mut broker, disk) = open(&config(Durability::Disk));
+    make(&mut broker, 1, None);
+    for source in [1, 7] {
+        let _ = broker.note_place(mark(source, 5));
+    }
+    broker.close().unwrap();
+    drop(broker);
+    let slots = ["subscriptions-0.wtable", "subscriptions-1.wtable"];
+    let versions = |disk: &SimDisk| slots.map(|slot| disk.contents(slot).unwrap()[8]);
+    assert!(versions(&disk).contains(&3), "{:?}", versions(&disk));
+
+    let (config, disk) = (config(Durability::Disk), disk.after_process_crash());
+    let (mut broker, _) = Broker::open(config, disk.clone(), Nanos(1)).unwrap();
+    let dropped = broker.keep_places(|source| source == mark(1, 0).source);
+    assert_eq!(dropped, [mark(7, 5)]);
+    assert_eq!(broker.keep_places(|source| source == mark(1, 0).source), []);
+    settle(&mut broker, 2).unwrap();
+    broker.close().unwrap();
+    assert_eq!(versions(&disk), [2, 2]);
+}
+
 #[test]
 fn nothing_is_written_for_subscribers_that_keep_up() {
     for level in [Durability::Memory, Durability::Os, Durability::Disk] {

@@ -28,7 +28,7 @@ use weir_wire::subscription::{SUBSCRIBER_FRAME_LEN_MAX, SubscriptionDone};
 use super::bounds::Bounds;
 use super::figures::SubscriptionsFigures;
 use super::link::{HandleAt, LIMITS, Link, Links, Peer};
-use super::producer::{EventParts, EventProducer};
+use super::producer::{self, EventParts, EventProducer};
 
 /// Events of a partition published in one cycle.
 const EVENTS_MAX: usize = 256;
@@ -127,6 +127,7 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
     };
     let mut broker = parts.broker;
     let mut producers: Vec<_> = parts.events.into_iter().map(EventProducer::new).collect();
+    producer::drop_removed(&producers, &mut broker);
     producers.iter_mut().for_each(|producer| producer.tell_gap(&mut broker));
     let protocol = Subscriptions {
         definitions: parts.definitions,

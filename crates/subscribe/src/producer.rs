@@ -63,6 +63,33 @@ pub(super) struct EventProducer {
     last: Position,
 }
 
+/// True for topics of the events of partitions.
+fn is_of_events(topic: Topic) -> bool {
+    matches!(topic.kind, TopicKind::Executions | TopicKind::Trades)
+}
+
+/// Drops the places of partitions that the node has no more. Events of one that came behind its
+/// place are not published: the subscriptions are told that they may have lost messages. Messages
+/// that were published stay.
+pub(super) fn drop_removed<D: Disk>(producers: &[EventProducer], broker: &mut Broker<D>) {
+    let is_kept = |source| producers.iter().any(|producer| producer.source() == source);
+    let dropped = broker.keep_places(is_kept);
+    if dropped.is_empty() {
+        return;
+    }
+    let count = broker.note_loss(is_of_events);
+    for place in dropped {
+        let (partition, after) = (place.source.0, place.record.0);
+        tracing::warn!(
+            partition,
+            after,
+            count,
+            "the node has this partition no more: these many subscriptions may have lost messages \
+             of its events after this number, and their clients are told"
+        );
+    }
+}
+
 /// The outcome of a look at the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Produced {
@@ -101,8 +128,7 @@ impl EventProducer {
             return;
         }
         let settled = place.map_or(0, |place| place.record.0);
-        let is_of = |topic: Topic| matches!(topic.kind, TopicKind::Executions | TopicKind::Trades);
-        let count = broker.note_loss(is_of);
+        let count = broker.note_loss(is_of_events);
         if count > 0 {
             let after = settled;
             tracing::warn!(

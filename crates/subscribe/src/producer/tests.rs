@@ -280,6 +280,27 @@ fn subscribers_are_told_when_events_behind_their_messages_are_gone() {
     gaps_are_told();
 }
 
+/// The table of a node that has one partition again kept the places of the others for ever, in a
+/// version that programs from before several partitions do not read.
+#[test]
+fn the_place_of_a_partition_that_the_node_has_no_more_is_dropped_and_its_loss_is_told() {
+    let name = Name::new("desk").unwrap();
+    for (removed, is_told) in [(None, false), (Some(7), true)] {
+        let mut broker = subscribed();
+        for source in [Some(1), removed].into_iter().flatten() {
+            let (epoch, record) = (Epoch(1), Position(4));
+            let _ = broker.note_place(OriginMark { source: Source(source), epoch, record });
+        }
+        let (_writer, handle) = tail(TailConfig::new(1 << 20, 1));
+        let producers = [producer_of(EventReader::new(&handle, "no-files".into(), 1))];
+        drop_removed(&producers, &mut broker);
+        let places = [1, 7].map(|source| broker.place_of(Source(source)).is_some());
+        assert_eq!(places, [true, false]);
+        let attached = broker.attach(&name, Nanos(1)).unwrap();
+        assert_eq!(attached.may_have_lost, is_told, "{removed:?}");
+    }
+}
+
 #[cfg(feature = "planted")]
 #[test]
 fn every_planted_bug_is_found() {
