@@ -60,8 +60,8 @@ pub(super) fn wait_until_ready(http: &str, limit: Duration) -> anyhow::Result<()
     }
 }
 
-/// Plain values first, one a line; then each list of objects as a table of its own. What a later
-/// version adds to the page shows without a change here.
+/// Plain values first, one a line; then each list of objects as a table of its own, also one inside
+/// an object. What a later version adds to the page shows without a change here.
 fn table(page: &Value) -> String {
     let mut text = String::new();
     let Value::Object(fields) = page else { return format!("{page}\n") };
@@ -72,11 +72,7 @@ fn table(page: &Value) -> String {
         let _ = writeln!(text, "\n{name}");
         match value {
             Value::Array(rows) => rows_of(rows, &mut text),
-            Value::Object(fields) => {
-                for (name, value) in fields {
-                    let _ = writeln!(text, "  {name:<24} {}", plain(value));
-                }
-            }
+            Value::Object(fields) => fields_of(name, fields, &mut text),
             other => unreachable!("{other} is not nested"),
         }
     }
@@ -91,6 +87,24 @@ fn table(page: &Value) -> String {
 
 fn is_nested(value: &Value) -> bool {
     matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+/// An object's values, one a line; its lists of objects as tables behind them, under the names of
+/// both.
+fn fields_of(object: &str, fields: &serde_json::Map<String, Value>, text: &mut String) {
+    for (name, value) in fields.iter().filter(|(_, value)| rows_in(value).is_none()) {
+        let _ = writeln!(text, "  {name:<24} {}", plain(value));
+    }
+    for (name, value) in fields {
+        let Some(rows) = rows_in(value) else { continue };
+        let _ = writeln!(text, "\n{object} {name}");
+        rows_of(rows, text);
+    }
+}
+
+/// Returns a list that has objects; none for any other value.
+fn rows_in(value: &Value) -> Option<&Vec<Value>> {
+    value.as_array().filter(|rows| rows.iter().any(Value::is_object))
 }
 
 fn rows_of(rows: &[Value], text: &mut String) {
@@ -138,6 +152,7 @@ mod tests {
             "partitions": [{"id": 0, "position": 12345}, {"id": 1, "position": 7}],
             "instruments": [{"id": 1, "last_price": null}],
             "gateway": {"sessions": 3},
+            "delivery": {"sources": [{"source": 3}, {"source": 7}], "none": [], "pages": 9},
             "none": [],
         });
         let text = table(&page);
@@ -148,6 +163,8 @@ mod tests {
             "   1         7",
             "   1           -",
             "  sessions                 3",
+            "\ndelivery\n  none                     []\n  pages                    9\n",
+            "\ndelivery sources\n  source\n       3\n       7\n",
         ] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
         }
