@@ -46,7 +46,7 @@ struct GatewayArgs {
     #[command(flatten)]
     serve: ServeArgs,
     /// The feed. The feed weir without --lines and --capture is that of `weir serve --publish` on
-    /// this machine.
+    /// this machine, of its first partition: the channels of several need a configuration.
     #[arg(long, value_name = "NAME", value_parser = feed_parser())]
     feed: Option<&'static FeedEntry>,
     /// A pair of lines: GROUP:PORT@INTERFACE or ADDRESS:PORT, and the second behind a comma.
@@ -97,8 +97,8 @@ impl GatewayArgs {
     fn section(&self) -> anyhow::Result<Option<MarketGatewaySection>> {
         let Some(profile) = self.feed.map(|entry| entry.profile) else { return Ok(None) };
         if profile.is_of_a_node && self.lines.is_empty() && self.capture.is_none() {
-            let lines = vec![format!("{}@127.0.0.1", ports::publish_group(0))];
-            let request = Some(ports::publish_requests(0));
+            let (group, requests) = ports::published(0)?;
+            let (lines, request) = (vec![format!("{group}@127.0.0.1")], Some(requests));
             return GatewayArgs { lines, request, ..self.clone() }.section();
         }
         let mut feed = toml::Table::new();

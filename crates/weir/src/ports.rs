@@ -38,16 +38,25 @@ pub fn local(offset: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, base().unwrap_or(BASE) + offset))
 }
 
-/// The multicast group of `weir serve --publish` for the partition of an index.
-#[must_use]
-pub fn publish_group(index: u16) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(239, 192, 7, 1), local(PUBLISH).port() + 2 * index)
+/// The multicast group of `weir serve --publish` for the partition of an index, and the address for
+/// requests.
+///
+/// # Errors
+/// When a port of theirs would be above the last one.
+pub fn published(index: usize) -> anyhow::Result<(SocketAddrV4, SocketAddrV4)> {
+    let base = base()?;
+    let ports = published_ports(base, index).with_context(|| {
+        format!("--publish: no ports are left for partition {} behind {VARIABLE}={base}", index + 1)
+    })?;
+    let group = SocketAddrV4::new(Ipv4Addr::new(239, 192, 7, 1), ports.0);
+    Ok((group, SocketAddrV4::new(Ipv4Addr::LOCALHOST, ports.1)))
 }
 
-/// The address for requests of `weir serve --publish` for the partition of an index.
-#[must_use]
-pub fn publish_requests(index: u16) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::LOCALHOST, local(REQUESTS).port() + 2 * index)
+/// Each partition has its ports two behind those of the one before.
+fn published_ports(base: u16, index: usize) -> Option<(u16, u16)> {
+    let behind = u16::try_from(index).ok()?.checked_mul(2)?;
+    let port = |offset: u16| base.checked_add(offset)?.checked_add(behind);
+    Some((port(PUBLISH)?, port(REQUESTS)?))
 }
 
 /// Checks the environment variable.
@@ -82,6 +91,20 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all.into_iter().collect::<std::collections::BTreeSet<_>>().len(), count);
         assert_eq!(all.last(), Some(&OFFSET_MAX));
+    }
+
+    #[test]
+    fn ports_of_partitions_follow_each_other_as_far_as_there_are_ports() {
+        for (base, index, want) in [
+            (7_000, 0, Some((7_011, 7_012))),
+            (7_000, 62, Some((7_135, 7_136))),
+            (65_452, 35, Some((65_533, 65_534))),
+            (65_452, 36, None),
+            (7_000, 1 << 15, None),
+            (7_000, usize::MAX, None),
+        ] {
+            assert_eq!(published_ports(base, index), want, "{base} {index}");
+        }
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl ServeArgs {
         if let Some(market) = &self.market {
             config.market_gateway = Some(MarketGatewaySection::clone(market));
         }
-        if self.publish && config.publishers().is_empty() {
+        if self.publish {
             self.publish_here(&mut config)?;
         }
         config.check()?;
@@ -173,14 +173,21 @@ impl ServeArgs {
         Config { listen, http, ..Config::default() }
     }
 
-    /// Publishes the market of each partition; the ports of several follow each other.
+    /// Publishes the market of each partition that has no section for it; the ports of several
+    /// follow each other, in the order of the partitions.
     fn publish_here(&self, config: &mut Config) -> anyhow::Result<()> {
+        // That of a single partition may stand beside it.
+        if config.market_publisher.is_some() {
+            return Ok(());
+        }
         if config.partitions.is_empty() {
             config.market_publisher = Some(published_here(0)?);
         }
         config.partitions.sort_by_key(|one| one.id);
-        for (index, one) in (0..).zip(&mut config.partitions) {
-            one.market_publisher = Some(published_here(index)?);
+        for (index, one) in config.partitions.iter_mut().enumerate() {
+            if one.market_publisher.is_none() {
+                one.market_publisher = Some(published_here(index)?);
+            }
         }
         Ok(())
     }
@@ -221,10 +228,11 @@ fn channels_in_words(channels: &[PublishedChannel]) -> String {
 }
 
 /// The section of `--publish` for the partition of an index.
-fn published_here(index: u16) -> anyhow::Result<MarketPublisherSection> {
+fn published_here(index: usize) -> anyhow::Result<MarketPublisherSection> {
+    let (group, requests) = ports::published(index)?;
     let section = toml::Table::from_iter([
-        ("group".to_owned(), ports::publish_group(index).to_string().into()),
-        ("requests".to_owned(), ports::publish_requests(index).to_string().into()),
+        ("group".to_owned(), group.to_string().into()),
+        ("requests".to_owned(), requests.to_string().into()),
     ]);
     section.try_into().context("--publish")
 }
@@ -479,6 +487,29 @@ mod tests {
     struct Line {
         #[command(flatten)]
         serve: ServeArgs,
+    }
+
+    /// One section of several kept the option from publishing the others.
+    #[test]
+    fn publish_is_for_each_partition_that_has_no_section() {
+        let own = "[partition.market_publisher]\ngroup = '239.0.0.1:9'\nrequests = '127.0.0.1:8'\n";
+        let home = tempfile::tempdir().unwrap();
+        let groups_of = |text: &str| {
+            let file = home.path().join("weir.toml");
+            std::fs::write(&file, text).unwrap();
+            let file = file.to_str().unwrap();
+            let words = ["serve", "--dir", "d", "--publish", "--config", file];
+            let config = Line::parse_from(words).serve.config().unwrap();
+            let channels = config.publishers().into_iter();
+            channels.map(|(id, section)| (id.0, section.group.port())).collect::<Vec<_>>()
+        };
+        assert_eq!(groups_of(""), [(1, 7_011)]);
+        let (seven, three) = ("[[partition]]\nid = 7\n", "[[partition]]\nid = 3\n");
+        assert_eq!(groups_of(&format!("{seven}{three}")), [(3, 7_011), (7, 7_013)]);
+        assert_eq!(groups_of(&format!("{seven}{three}{own}")), [(3, 9), (7, 7_013)]);
+        let other = own.replace(":9", ":10").replace(":8", ":11");
+        assert_eq!(groups_of(&format!("{seven}{other}{three}{own}")), [(3, 9), (7, 10)]);
+        assert_eq!(groups_of(&own.replace("partition.", "")), [(1, 9)]);
     }
 
     #[test]
