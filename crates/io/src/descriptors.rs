@@ -15,13 +15,23 @@
 //! INVARIANT: while every door goes by this table, half of the reserve has no connection of a door.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Resource, getrlimit};
 
-/// The most descriptors that are kept from connections.
+/// The most descriptors that are kept from connections, where no more were asked for.
 pub const RESERVE_MAX: u64 = 256;
 /// The largest part of all descriptors that is kept from connections.
 const RESERVE_SHARE: u64 = 4;
+/// The most that are kept now.
+static RESERVE: AtomicU64 = AtomicU64::new(RESERVE_MAX);
+
+/// Keeps up to this many descriptors from connections from now on, in the whole process: one with
+/// many logs has more files.
+pub fn keep_reserve(descriptors: u64) {
+    // SYNC: it guards no other memory, and is set before a door accepts connections.
+    RESERVE.store(descriptors, Ordering::Relaxed);
+}
 
 /// The room that is left beside an accepted socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +55,12 @@ pub fn room_beside(socket: BorrowedFd<'_>) -> DescriptorRoom {
 /// `limit`.
 #[must_use]
 pub fn reserve_of(limit: u64) -> u64 {
-    (limit / RESERVE_SHARE).min(RESERVE_MAX)
+    // SYNC: pairs with that of `keep_reserve`.
+    reserve_up_to(limit, RESERVE.load(Ordering::Relaxed))
+}
+
+fn reserve_up_to(limit: u64, most: u64) -> u64 {
+    (limit / RESERVE_SHARE).min(most)
 }
 
 fn room_at(number: u64, limit: Option<u64>) -> DescriptorRoom {
@@ -85,6 +100,13 @@ mod tests {
             }
         }
         assert_eq!(room_at(u64::from(u32::MAX), None), Plenty);
+    }
+
+    #[test]
+    fn more_files_keep_more_from_connections_up_to_a_quarter() {
+        for (limit, most, want) in [(512, 256, 128), (10_256, 256, 256), (10_256, 1_000, 1_000)] {
+            assert_eq!(reserve_up_to(limit, most), want, "{limit} {most}");
+        }
     }
 
     #[test]

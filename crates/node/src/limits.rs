@@ -10,8 +10,14 @@ use weir_io::descriptors::RESERVE_MAX;
 use crate::config::Config;
 use crate::http::CONNECTIONS_MAX;
 
-/// Locked memory that the rings of io_uring need, in bytes, on kernels that count it.
+/// Descriptors kept from connections for each partition beyond the first: the segments of its logs
+/// that are open and the next ones, its snapshots, its order store, rings, and the sockets of its
+/// channel.
+const RESERVE_OF_PARTITION: u64 = 32;
+/// Locked memory that the rings of io_uring of one partition need, in bytes, on kernels that count
+/// it, and those of each further one.
 const LOCKED_MAX: u64 = 8 << 20;
+const LOCKED_OF_PARTITION: u64 = 1 << 20;
 /// The first kernel that does not count io_uring's rings as locked memory.
 const RINGS_UNCOUNTED: [u32; 2] = [5, 12];
 
@@ -81,7 +87,17 @@ pub fn descriptors_of(config: &Config) -> u64 {
     let handshakes_max = config.tls.as_ref().map_or(0, |section| section.handshakes_max);
     let of_doors = doors.iter().filter(|(is_open, _)| *is_open);
     let of_doors: usize = of_doors.map(|(_, connections)| connections + handshakes_max).sum();
-    (of_doors + snapshots + web + CONNECTIONS_MAX) as u64 + RESERVE_MAX
+    (of_doors + snapshots + web + CONNECTIONS_MAX) as u64 + reserve_of(config)
+}
+
+/// Returns the most descriptors that doors leave to the files of a node with this configuration.
+#[must_use]
+pub fn reserve_of(config: &Config) -> u64 {
+    RESERVE_MAX + RESERVE_OF_PARTITION * further_partitions(config)
+}
+
+fn further_partitions(config: &Config) -> u64 {
+    config.own_ids().len().saturating_sub(1) as u64
 }
 
 /// Returns the length of the longest file that a node with this configuration writes of its logs.
@@ -91,7 +107,7 @@ fn file_of(config: &Config) -> u64 {
 
 fn locked_of(config: &Config) -> u64 {
     match config.log.sync {
-        SyncStrategy::Uring => LOCKED_MAX,
+        SyncStrategy::Uring => LOCKED_MAX + LOCKED_OF_PARTITION * further_partitions(config),
         SyncStrategy::Thread => 0,
     }
 }
@@ -127,6 +143,9 @@ mod tests {
         assert_eq!(descriptors_of(&config(&web)), 1_000 + 500 + 1_024 + 256 + 256);
         let tls = "[tls]\ncertificate = 'a.pem'\nkey = 'a.key'\nhandshakes_max = 10\n";
         assert_eq!(descriptors_of(&config(&format!("{few}{tls}"))), 1_010 + 256 + 256);
+        let three = "[[partition]]\nid = 1\n[[partition]]\nid = 2\n[[partition]]\nid = 3\n";
+        assert_eq!(descriptors_of(&config(&format!("{few}{three}"))), 1_000 + 256 + 256 + 64);
+        assert_eq!(reserve_of(&config(three)), 256 + 64);
     }
 
     #[test]
@@ -147,6 +166,11 @@ mod tests {
         let limits = ProcessLimits { locked_bytes: Some(65_536), ..UNLIMITED };
         assert_eq!(limits.shortfalls(&config("thread")), [""; 0]);
         assert_eq!(limits.shortfalls(&config("io_uring")).len(), 1);
+        let two = "[[partition]]\nid = 1\n[[partition]]\nid = 2\n";
+        let two = Config::parse(&format!("[log]\nsync = \"io_uring\"\n{two}")).unwrap();
+        let for_one = ProcessLimits { locked_bytes: Some(8 << 20), ..UNLIMITED };
+        assert_eq!(for_one.shortfalls(&config("io_uring")), [""; 0]);
+        assert_eq!(for_one.shortfalls(&two).len(), 1);
         for (release, is_old) in
             [("5.11.0-49-generic", true), ("4.19.0", true), ("5.12.0", false), ("6.8.0-x", false)]
         {

@@ -283,6 +283,7 @@ fn place_of(key: &str) -> String {
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let config = args.config()?;
     let limits = ProcessLimits::raise();
+    weir_io::descriptors::keep_reserve(weir_node::limits::reserve_of(&config));
     weir_node::heap::give_large_buffers_back();
     let _lines = diagnostics::start(config.diagnostics.format, config.diagnostics.level)?;
     tell_limits(&limits, &config);
