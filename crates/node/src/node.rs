@@ -28,6 +28,7 @@ mod cold;
 mod doors;
 mod exchange;
 mod gateway;
+mod known_partitions;
 mod market;
 mod operator;
 mod probes;

@@ -7,7 +7,7 @@ use weir_partition::dirs::{RESTORE_UNFINISHED, partition_dir, partitions_in};
 use weir_types::PartitionId;
 
 use super::builder::{Builder, Views};
-use super::{CONTROL, Node};
+use super::{CONTROL, Node, known_partitions};
 use crate::config::Config;
 use crate::health::Health;
 
@@ -21,8 +21,11 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
 fn build(config: &Config, health: Arc<Health>) -> anyhow::Result<(Builder<'_>, Views)> {
     refuse_other(config)?;
     refuse_forgotten(config)?;
-    let partitions: Vec<_> = std::iter::once(CONTROL).chain(config.own_ids()).collect();
+    let own = config.own_ids();
+    known_partitions::refuse_missing(&config.dir, &own)?;
+    let partitions: Vec<_> = std::iter::once(CONTROL).chain(own.iter().copied()).collect();
     let mut builder = Builder::open(config, health, &partitions)?;
+    known_partitions::note(&config.dir, &own)?;
     let Builder { parts, recovered, notes, .. } = &mut builder;
     let [control, trading @ ..] = &recovered[..] else {
         unreachable!("the builder recovers the partitions that it is given")
@@ -60,8 +63,8 @@ fn refuse_other(config: &Config) -> anyhow::Result<()> {
         let (dir, own) = (config.dir.display(), numbers(&own));
         anyhow::bail!(
             "{dir} has partition {other}, which no [[partition]] names: an exchange keeps its \
-             numbers, and this one would have {own}. Remove partition-{other} only if it never had \
-             an order"
+             numbers, and this one would have {own}. To go on without its orders, move \
+             partition-{other} out of the directory"
         );
     }
     Ok(())

@@ -107,12 +107,22 @@ fn replica_of_partition(
     token_key: &Home,
     settings: &str,
 ) -> (Home, Node) {
+    replica_of_sources(&[id], master, token_key, settings)
+}
+
+/// Starts a node that follows these sources of the master listening at `master`.
+pub fn replica_of_sources(
+    sources: &[u16],
+    master: SocketAddr,
+    token_key: &Home,
+    settings: &str,
+) -> (Home, Node) {
     let home = Home::with_config("os", "");
     let key: String = SUPERVISOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     weir_io::durable::write_file(&home.path("supervisor.key"), key.as_bytes(), 0o600).unwrap();
     let config = format!(
         "[replica]\nmaster = \"{master}\"\nsession = 2\nkey_file = {:?}\n\
-         sources = [{id}]\n{settings}",
+         sources = {sources:?}\n{settings}",
         home.path("supervisor.key"),
     );
     std::fs::write(home.path("weir.toml"), config).unwrap();

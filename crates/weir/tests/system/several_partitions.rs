@@ -11,21 +11,25 @@ use weir_client::session::SessionEvent;
 use weir_client::subscription::{NewSubscription, Seen, Subscription, WaitOutcome};
 use weir_types::{
     AccountId, ClOrdId, CopyNo, FirmId, InstrumentId, MassCancelScope, Nanos, OrdStatus,
-    PartitionId, Reason, RequestNo, SessionId, Side, SubscriptionKind, Switch,
+    PartitionId, Reason, RequestNo, SessionId, Side, SubscriptionKind, Switch, Symbol,
 };
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::parse_message;
 use weir_wire::order_entry::MassCancel;
+use weir_wire::reference::DefineInstrument;
 use weir_wire::report::ExecutionReport;
 
+use crate::own_replica::replica_of_sources;
 use crate::publish::free_port;
 use crate::subscriptions::{BACK_OFFICE, address, make, take};
+use crate::support::address::free_address;
 use crate::support::copying::{Desk, desk_of};
 use crate::support::following::{Following, latest_states};
 use crate::support::trader::Trader;
 use crate::support::{
-    ALICE, BOB, Home, INSTRUMENT, Node, SUPERVISOR, Who, definition_of, open_market, until,
+    ALICE, BOB, Home, INSTRUMENT, Node, SUPERVISOR, Who, definition_of, instrument, open_market,
+    until,
 };
 use crate::tools::{weir, weir_at};
 
@@ -115,6 +119,16 @@ fn each_partition_matches_its_own_orders_and_a_session_goes_on_in_both_after_a_k
     bytes[5_000] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
     let output = verify();
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(!output.status.success() && said.contains("partition 3"), "{output:?}");
+    assert_eq!(of_each(&output), [7]);
+    // Nor from being restored.
+    std::fs::remove_dir_all(home.data().join("partition-3/commands")).unwrap();
+    let archive = home.path("archive");
+    std::fs::create_dir(&archive).unwrap();
+    let (data, archive) = (home.data(), archive.as_path());
+    let paths: [(&str, &std::path::Path); 2] = [("--dir", &data), ("--archive", archive)];
+    let output = weir(&["log", "restore", "--json"], &paths);
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert!(!output.status.success() && said.contains("partition 3"), "{output:?}");
     assert_eq!(of_each(&output), [7]);
@@ -220,6 +234,12 @@ fn the_configuration_chooses_the_partition_of_a_new_instrument() {
     assert_eq!(define(&["--id", "30", "--symbol", "ICE"]).as_deref(), Some("7"));
     let given = ["--id", "4", "--symbol", "HOTTER", "--partition", "3"];
     assert_eq!(define(&given).as_deref(), Some("3"));
+    // A definition that names no partition is for that in which the instrument stands.
+    let (symbol, partition_id) = (Symbol::new("HOTTER").unwrap(), PartitionId::NONE);
+    let again = DefineInstrument { symbol, partition_id, ..instrument(InstrumentId(4)) };
+    let mut operator = node.admin();
+    operator.define_instrument(again).unwrap();
+    operator.close().unwrap();
     assert!(node.terminate().success());
 
     // Other patterns change nothing for those that have a partition.
@@ -236,6 +256,82 @@ fn the_configuration_chooses_the_partition_of_a_new_instrument() {
     let refused = weir_at(&node, &["admin"]).args(words).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && said.contains("give --partition"), "{said}");
+}
+
+#[test]
+fn a_replica_follows_both_and_takes_the_tokens_of_its_master() {
+    let listen = free_address();
+    let home = Home::with_config("os", &format!("[ingest]\nlisten = \"{listen}\"\n{CONFIG}"));
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    let mut following = Following::start(&node, SUPERVISOR, Vec::new());
+    let first = enter(&mut alice, order(ALICE, 1, Side::Sell, 100));
+    following.until(&latest_states([&first[0], &first[1]]));
+
+    let sources = PARTITIONS.map(|id| id.0);
+    let (_replica_home, replica) = replica_of_sources(&sources, listen, &home, CONFIG);
+    let has = |count: u64| {
+        until("the replica to have the orders of both", || {
+            let rows = replica.status()["replica"]["sources"].clone();
+            let is_even = |row: &Value| {
+                row["is_whole"] == true && row["live_orders"] == count && row["lag_entries"] == 0
+            };
+            let rows = rows.as_array()?;
+            (rows.len() == 2 && rows.iter().all(is_even)).then_some(())
+        });
+    };
+    has(1);
+    following.go_on(replica.address()).unwrap();
+    let second = enter(&mut alice, order(ALICE, 2, Side::Sell, 101));
+    let all = [&first[0], &first[1], &second[0], &second[1]];
+    following.until(&latest_states(all));
+    has(2);
+    following.go_on(node.address()).unwrap();
+    let third = enter(&mut alice, order(ALICE, 3, Side::Sell, 102));
+    following.until(&latest_states(all.into_iter().chain(&third)));
+    assert!(following.resyncs.is_empty(), "{:?}", following.resyncs);
+}
+
+/// A partition whose disk was not mounted was made anew, without its orders.
+#[test]
+fn a_partition_that_was_there_is_not_made_anew_and_one_is_dropped_on_purpose() {
+    let (home, node) = market("disk");
+    let mut alice = Trader::log_on(&node, ALICE);
+    enter(&mut alice, order(ALICE, 1, Side::Sell, 100));
+    assert!(node.terminate().success());
+    let (dir, aside) = (home.data().join("partition-7"), home.path("aside"));
+    std::fs::rename(&dir, &aside).unwrap();
+    let refused = || {
+        let said = String::from_utf8(home.fail_to_start().stderr).unwrap();
+        assert!(said.contains("had partition 7"), "{said}");
+        assert!(!dir.join("commands").exists(), "nothing was made");
+    };
+    refused();
+
+    // It is dropped, and another one added.
+    let configure = |text: &str| std::fs::write(home.path("weir.toml"), text).unwrap();
+    let more = "[[partition]]\nid = 9\n";
+    configure(&format!("[[partition]]\nid = 3\n{more}"));
+    let node = home.start();
+    let mut alice = Trader::log_on(&node, ALICE);
+    let request_no = alice.send_to(PARTITIONS[0], order(ALICE, 2, Side::Sell, 101)(0));
+    assert!(matches!(alice.answer(request_no), SessionEvent::Report { .. }));
+    node.partition_when(PARTITIONS[0], |row| row["live_orders"] == 2);
+    node.partition_when(PartitionId(9), |row| row["live_orders"] == 0);
+    let request_no = alice.send_to(PARTITIONS[1], order(ALICE, 3, Side::Sell, 101)(1));
+    let SessionEvent::Refused { reject, .. } = alice.answer(request_no) else { panic!("refused") };
+    assert_eq!(reject.reason, Reason::WrongPartition);
+    drop(alice);
+    assert!(node.terminate().success());
+
+    // Its number is no other's; with its directory it goes on.
+    configure(&format!("{CONFIG}{more}"));
+    refused();
+    std::fs::rename(&aside, &dir).unwrap();
+    let node = home.start();
+    node.partition_when(PARTITIONS[1], |row| row["live_orders"] == 1);
+    assert!(node.terminate().success());
 }
 
 /// Lets Bob buy from Alice in each partition, at a price that tells the trades apart.
@@ -324,4 +420,5 @@ fn each_partition_is_published_in_a_channel_of_its_own() {
     let sessions =
         |rows: &[Value]| rows.iter().map(|row| row["session"].clone()).collect::<Vec<_>>();
     assert_eq!(sessions(&again), sessions(&shown));
+    assert_ne!(sessions(&shown)[0], sessions(&shown)[1], "a name is of one channel");
 }
