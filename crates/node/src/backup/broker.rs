@@ -94,3 +94,32 @@ fn names<S: Disk>(disk: &mut S) -> Result<Vec<String>, BackupError> {
 fn is_of(file: &StoredFile, bytes: &[u8]) -> bool {
     file.bytes == bytes.len() as u64 && blake3::hash(bytes).to_hex().as_str() == file.blake3
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_broker::{Broker, Config, Name, OriginMark, Topic, TopicKind};
+    use weir_io::SimDisk;
+    use weir_types::{Epoch, Nanos, Position};
+
+    use super::*;
+
+    /// The place in one partition's events was taken for that in all.
+    #[test]
+    fn each_partition_has_the_place_of_its_own_events() {
+        let disk = SimDisk::new(1);
+        let (mut broker, _) = Broker::open(Config::new(1), disk.clone(), Nanos(1)).unwrap();
+        let topic = Topic { kind: TopicKind::Executions, key: 0 };
+        let _ = broker.create(&Name::new("desk").unwrap(), topic, None, Nanos(1)).unwrap();
+        for (source, record) in [(3, 50), (7, 9)] {
+            let (source, record) = (Source(source), Position(record));
+            let _ = broker.note_place(OriginMark { source, epoch: Epoch(1), record });
+        }
+        broker.close().unwrap();
+        let mut target = SimDisk::new(2);
+        let mut store = Store::new(&mut target, None).unwrap();
+        let copy = copy_broker(&mut disk.after_process_crash(), &mut store).unwrap();
+        let settled = [3, 7, 9].map(|id| copy.settled_of(PartitionId(id)));
+        assert_eq!(settled, [Some(50), Some(9), Some(0)], "of a new one it needs all");
+        assert_eq!(BrokerCopy::default().settled_of(PartitionId(3)), None);
+    }
+}

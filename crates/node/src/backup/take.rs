@@ -157,7 +157,10 @@ pub(super) struct Store<'a, T> {
 }
 
 impl<'a, T: Disk> Store<'a, T> {
-    fn new(disk: &'a mut T, before: Option<Manifest>) -> Result<Store<'a, T>, BackupError> {
+    pub(super) fn new(
+        disk: &'a mut T,
+        before: Option<Manifest>,
+    ) -> Result<Store<'a, T>, BackupError> {
         let (files_copied, bytes_copied, files_kept) = (0, 0, 0);
         let notes = Vec::new();
         let mut store = Store { disk, before, files_copied, bytes_copied, files_kept, notes };
