@@ -219,9 +219,8 @@ impl LogAt {
     }
 }
 
-/// Refuses damage: a reader that came to the end of what it understands cannot tell a log's end
-/// from a place that was spoiled, and nobody is to take the one for the other.
-/// Returns the log's state.
+/// Returns the log's state; none where the log begins with nothing. Refuses damage: a reader that
+/// came to the end of what it understands cannot tell a log's end from a place that was spoiled.
 fn inspected(log: &LogAt) -> anyhow::Result<Option<Inspection>> {
     let mut before = None;
     loop {

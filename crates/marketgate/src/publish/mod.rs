@@ -1,8 +1,9 @@
-//! Publishes the node's own market data: ITCH 5.0 over MoldUDP64 multicast, with a server for
-//! retransmission requests and, if configured, one for snapshots.
+//! Publishes the node's own market data, each partition's in a channel of its own: ITCH 5.0 over
+//! MoldUDP64 multicast, with a server for retransmission requests and, if configured, one for
+//! snapshots.
 //!
-//! A view of the trading partition's events: it reads at its own pace and never blocks the
-//! partition. [`weir_market::publish`] decides the messages and their sequence numbers.
+//! A view of a trading partition's events: it reads at its own pace and never blocks the partition.
+//! [`weir_market::publish`] decides the messages and their sequence numbers.
 
 mod agent;
 pub mod checkpoint;

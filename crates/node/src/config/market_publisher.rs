@@ -1,4 +1,5 @@
-//! The section `[market_publisher]`: publication of the node's own market.
+//! The section `[market_publisher]`, and `[partition.market_publisher]` of one of several
+//! partitions: publication of a partition's market in a channel of its own.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use weir_marketgate::receiver::PasswordError;
 use weir_marketgate::receiver::config::login;
 use weir_runtime::ConfigError;
 
-/// The publication of the node's own market, and its service for receivers that missed messages.
+/// The publication of a partition's market, and its service for receivers that missed messages.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MarketPublisherSection {

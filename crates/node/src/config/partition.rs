@@ -103,7 +103,7 @@ impl Config {
             let mut taken = before.iter().flat_map(|other| &other.instruments);
             if let Some(pattern) = taken.find(|pattern| one.instruments.contains(pattern)) {
                 let want = "each pattern in one partition";
-                return out("partition.instruments", format!("{pattern:?}"), want);
+                return out("partition.instruments", format!("\"{pattern}\""), want);
             }
         }
         let own = self.own_ids();
@@ -199,7 +199,7 @@ mod tests {
             (format!("{SEVEN}instruments = ['A*B']\n"), "A*B"),
             (
                 format!("{SEVEN}instruments = ['A*']\n{EIGHT}instruments = ['A*']\n"),
-                "partition.instruments",
+                "partition.instruments = \"A*\"",
             ),
         ] {
             let error = Config::parse(&text).unwrap_err().to_string();
