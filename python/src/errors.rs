@@ -65,7 +65,8 @@ impl From<ClientError> for Failure {
 
 fn class_of(error: &ClientError) -> (&'static str, Option<Reason>) {
     match error {
-        ClientError::Connect { .. }
+        ClientError::Addresses(_)
+        | ClientError::Connect { .. }
         | ClientError::Handshake { .. }
         | ClientError::Cut
         | ClientError::Tls(_)

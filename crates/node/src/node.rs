@@ -53,11 +53,10 @@ use weir_types::{PartitionId, Position};
 use weir_web::WebServer;
 
 pub use self::operator::FIRST_OPERATOR;
-pub use self::publish::PublishedChannel;
 pub use self::threads::DELIVERY_SHARE;
 use crate::config::{Config, NodeRole};
 use crate::health::Health;
-use crate::status::NodeStatus;
+use crate::status::{NodeStatus, PublishedChannel};
 
 /// The control partition.
 const CONTROL: PartitionId = PartitionId(0);

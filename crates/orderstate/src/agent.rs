@@ -19,7 +19,7 @@ use crate::ingest::own::OwnEvents;
 use crate::ingest::{IngestFigures, IngestPort, SourceStore, SourceStoreParts, SourceStores};
 use crate::merged::MergedReaders;
 use crate::reader_list::ListTimes;
-use crate::reader_lister::ReaderLister;
+use crate::reader_lister::{ListedReaders, ReaderLister};
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::kept::{KeepSettings, KeptOwnStore, KeptSourceStore, KeptSources};
 use crate::stores::own::OwnSource;
@@ -439,7 +439,8 @@ impl Agent for DeliveryAgent {
         self.source_stores.own_stores_ref().for_each(SourceStore::tell_lag);
         let swept = self.sweep();
         let times = ListTimes { now, wall: self.wall.wall_at(now) };
-        let readers = (&mut self.source_stores, self.merged.as_ref());
+        let merged = self.merged.as_ref();
+        let readers = ListedReaders { source_stores: &mut self.source_stores, merged };
         let listed = self.lister.step(&self.figures.readers, readers, times);
         let is_followed = fed > 0 && self.source_stores.own_stores_ref().next().is_none();
         if has_news || swept || is_followed {
@@ -500,9 +501,9 @@ pub(crate) mod tests {
     use weir_wire::frame::{Framing, next_frame};
 
     use super::*;
-    use crate::figures::OwnStoreFigures;
     use crate::stores::StoreReport;
     use crate::stores::own::EngineState;
+    use crate::stores::own_figures::OwnStoreFigures;
     use crate::stores::snapshots::SnapshotWriter;
     use crate::token_keys::TokenKeyFile;
     use crate::waiting_queries::WAIT_MAX;

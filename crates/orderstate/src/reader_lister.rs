@@ -48,6 +48,14 @@ struct ListBuilder {
     readers: Vec<ListedReader>,
 }
 
+/// The readers of a node.
+pub struct ListedReaders<'a> {
+    /// Those of one source each.
+    pub source_stores: &'a mut SourceStores,
+    /// Those of all partitions, where there are several.
+    pub merged: Option<&'a MergedReaders>,
+}
+
 /// The delivery agent's side of the list.
 #[derive(Debug, Default)]
 pub struct ReaderLister {
@@ -61,7 +69,7 @@ impl ReaderLister {
     pub fn step(
         &mut self,
         list: &ReaderList,
-        (source_stores, merged): (&mut SourceStores, Option<&MergedReaders>),
+        readers: ListedReaders<'_>,
         times: ListTimes,
     ) -> bool {
         let asked = list.asked();
@@ -69,7 +77,7 @@ impl ReaderLister {
             return false;
         }
         let mut builder = self.builder.take().unwrap_or_else(|| ListBuilder::new(asked));
-        if builder.step(source_stores, merged, times) {
+        if builder.step(readers, times) {
             self.builder = Some(builder);
             return true;
         }
@@ -89,12 +97,8 @@ impl ListBuilder {
     }
 
     /// Visits some seats, or measures one reader; returns false when the list is complete.
-    fn step(
-        &mut self,
-        source_stores: &mut SourceStores,
-        merged: Option<&MergedReaders>,
-        times: ListTimes,
-    ) -> bool {
+    fn step(&mut self, readers: ListedReaders<'_>, times: ListTimes) -> bool {
+        let ListedReaders { source_stores, merged } = readers;
         if let Some(desk) = source_stores.desks_ref().nth(self.desk) {
             self.look(|seat, sink| desk.list(seat, SEATS_A_CYCLE, &mut |one| sink(one)));
             return true;

@@ -229,7 +229,8 @@ fn as_json(sample: &TopSample, before: Option<&TopSample>) -> Value {
     let figure = |pointer: &str| figure(&sample.page, pointer);
     let readers = sample.readers.iter().map(|one| reader_json(one, sample, before));
     json!({
-        "readers_waiting": figure("/delivery/parked"), "orders": figure("/delivery/sources/*/orders"),
+        "readers_waiting": figure("/delivery/parked"),
+        "orders": figure("/delivery/sources/*/orders"),
         "refused": figure("/delivery/refused"), "rates": rates,
         "subscription_totals": {
             "attached": figure("/subscriptions/attached"),

@@ -25,7 +25,6 @@ mod tests {
     use weir_wire::dialogue::put_request;
     use weir_wire::session::{ApiKey, LogonAck, PartitionState};
 
-    use super::*;
     use crate::session::{Session, SessionConfig, Submit, Times, stamp};
 
     fn ack() -> LogonAck {

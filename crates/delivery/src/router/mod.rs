@@ -161,8 +161,8 @@ impl Router {
         next
     }
 
-    /// Returns the connection and the number of the fetch that a request to a backend is for, by the
-    /// request's number; `None` if it was given up.
+    /// Returns the connection and the number of the fetch that a request to a backend is for, by
+    /// the request's number; `None` if it was given up.
     #[must_use]
     pub fn fetch_of(&self, request: u64) -> Option<(u64, u64)> {
         let reader = self.seats.get(u32::try_from(request >> 32).ok()?)?;

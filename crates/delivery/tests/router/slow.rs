@@ -1,4 +1,4 @@
-//! A backend that answers some requests late or not: what that is to the readers beside.
+//! A backend that answers some requests late or never, and the readers beside.
 
 use weir_delivery::{Entitlement, FetchOutcome, OlderAnswer, Question, RouterConfig};
 use weir_types::{Nanos, OrdStatus, Reason};

@@ -129,7 +129,7 @@ impl PublishFigures {
         *self.market.lock().unwrap_or_else(PoisonError::into_inner) = market;
     }
 
-    /// The report for the status page, of the channel of a partition with this address for requests.
+    /// The report for the status page, of a partition's channel with this address for requests.
     #[must_use]
     pub fn report(&self, partition_id: PartitionId, requests: SocketAddr) -> PublishReport {
         let market = self.market.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,5 +1,5 @@
-//! The numbers of instruments of channels that each number their own: what one channel calls 1 is
-//! another instrument in the next.
+//! The numbers of instruments of channels that each number their own: number 1 of one channel is
+//! another instrument than that of the next.
 
 use weir_types::InstrumentId;
 

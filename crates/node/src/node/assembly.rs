@@ -28,11 +28,10 @@ use weir_types::{Epoch, PartitionId};
 
 use super::cold;
 use super::probes::Probes;
-use super::publish::PublishedChannel;
 use super::threads::Wakes;
 use crate::config::Config;
 use crate::health::Health;
-use crate::status::NodeStatus;
+use crate::status::{NodeStatus, PublishedChannel};
 
 /// A partition with this node's kind of log.
 type NodePartition = Partition<ClosingLog>;

@@ -90,7 +90,7 @@ mod tests {
         let make =
             |id| std::fs::create_dir_all(PartitionDirs::new(dir.path(), id).commands()).unwrap();
         refuse_missing(dir.path(), &[three]).unwrap();
-        [CONTROL, three].map(make);
+        [CONTROL, three].into_iter().for_each(make);
         note(dir.path(), &[three]).unwrap();
         refuse_missing(dir.path(), &[three, seven]).unwrap();
         make(seven);

@@ -21,7 +21,7 @@ use weir_partition::event_reader::PastRead;
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::fd_poller::FdPoller;
 use weir_runtime::{Agent, Runner, Wake};
-use weir_types::{Nanos, PartitionId};
+use weir_types::Nanos;
 use weir_wire::Event;
 use weir_wire::event::OrderEvent;
 
@@ -33,9 +33,6 @@ use crate::config::MarketPublisherSection;
 const PUBLISHER: &str = "market publisher";
 /// The events that are read at a time to find one with public content.
 const BLOCK: u64 = 4_096;
-
-/// A partition's channel: its address for requests, and its figures.
-pub type PublishedChannel = (PartitionId, SocketAddr, Arc<PublishFigures>);
 
 /// The parts of a node that publish its market.
 #[derive(Default)]
@@ -88,12 +85,12 @@ impl Assembly<'_> {
             let mut store = open_checkpoints(trading)?;
             let begins_with = beginning(section, &mut store, trading, notes)?;
             let events = || events(section, trading, begins_with.clone());
-            let served = snapshots(section, events())?;
-            let (snapshots, server) = served.unzip();
-            if let Some((agent, listener)) = server {
+            let server = snapshots(section, events())?;
+            let of_snapshots = server.as_ref().map(|server| server.figures.clone());
+            if let Some(SnapshotServer { agent, listener, .. }) = server {
                 serve.push(agent, listener);
             }
-            let figures = Arc::new(PublishFigures::new(snapshots));
+            let figures = Arc::new(PublishFigures::new(of_snapshots));
             let (agent, requests, address) = publisher(section, events(), &figures)?;
             publish.push(agent, requests);
             checkpoints.push(PublishCheckpoints::new(PublishCheckpointParts {
@@ -143,12 +140,19 @@ fn publisher(
     Ok((agent, socket, address))
 }
 
-/// Builds the snapshot server of a channel, where configured: its figures, and the agent with the
-/// socket in which it rests.
+/// A channel's snapshot server.
+struct SnapshotServer {
+    figures: Arc<SnapshotFigures>,
+    agent: SnapshotAgent,
+    /// The socket in which it rests.
+    listener: RawFd,
+}
+
+/// Builds the snapshot server of a channel, where configured.
 fn snapshots(
     section: &MarketPublisherSection,
     events: EventPublisherParts,
-) -> anyhow::Result<Option<(Arc<SnapshotFigures>, (SnapshotAgent, RawFd))>> {
+) -> anyhow::Result<Option<SnapshotServer>> {
     let Some(address) = section.snapshots else { return Ok(None) };
     let access = section.snapshots_access().context("market_publisher")?;
     let listener = std::net::TcpListener::bind(address)
@@ -165,7 +169,7 @@ fn snapshots(
         look_interval: Nanos(section.look_interval_us * 1_000),
         figures: figures.clone(),
     });
-    Ok(Some((figures, (agent, socket))))
+    Ok(Some(SnapshotServer { figures, agent, listener: socket }))
 }
 
 fn calendar(section: &MarketPublisherSection, trading: &RecoveredPartition) -> Calendar {

@@ -27,8 +27,8 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
 fn refuse_traded(config: &Config) -> anyhow::Result<()> {
     if let Some(traded) = partitions_in(&config.dir)?.first() {
         anyhow::bail!(
-            "replica.sources has the numbers of [[partition]], and {} has partition {traded}, whose \
-             orders would be hidden: choose another dir",
+            "replica.sources has the numbers of [[partition]], and {} has partition {traded}, \
+             whose orders would be hidden: choose another dir",
             config.dir.display()
         );
     }

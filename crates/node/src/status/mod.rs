@@ -4,6 +4,7 @@ mod instrument;
 mod metrics;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +14,13 @@ use serde::Serialize;
 use weir_door::handshakes::{TlsDoor, TlsReport};
 use weir_gateway::{GatewayCounters, GatewayStatus};
 use weir_marketgate::gateway::{MarketFigures, MarketReport};
-use weir_marketgate::publish::PublishReport;
+use weir_marketgate::publish::{PublishFigures, PublishReport};
 use weir_orderstate::cold::{ColdFigures, ColdReport};
-use weir_orderstate::figures::{DeliveryCounts, DeliveryFigures, OwnStoreCounts};
+use weir_orderstate::figures::{DeliveryCounts, DeliveryFigures};
 use weir_orderstate::ingest::{IngestFigures, IngestReport};
 use weir_orderstate::replica::{ReplicaFigures, ReplicaReport};
 use weir_orderstate::router::{RouterBoard, RouterReport};
+use weir_orderstate::stores::own_figures::OwnStoreCounts;
 use weir_orderstate::stores::{StoreReport, SweepReport};
 use weir_partition::{PartitionCounts, PartitionFigures};
 use weir_probe::{DrainReader, HiccupReport, Hiccups, Measure, Snapshot};
@@ -33,7 +35,9 @@ use weir_web::{WebFigures, WebReport};
 use weir_wire::reference::DefineInstrument;
 
 pub use self::instrument::InstrumentReport;
-use crate::node::PublishedChannel;
+
+/// A partition's channel: its address for requests, and its figures.
+pub type PublishedChannel = (PartitionId, SocketAddr, Arc<PublishFigures>);
 
 /// The sources of a running node's figures.
 pub struct NodeStatus {

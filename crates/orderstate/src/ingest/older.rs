@@ -111,10 +111,10 @@ mod tests {
     use crate::agent::tests::{accepted, epochs, log_of, settings};
     use crate::cold::agent::pace_of;
     use crate::cold::{ArchiveSender, ColdParts};
-    use crate::figures::OwnStoreFigures;
     use crate::ingest::SourceStoreParts;
     use crate::ingest::own::OwnEvents;
     use crate::stores::own::{EngineState, OwnSource, recover};
+    use crate::stores::own_figures::OwnStoreFigures;
 
     fn sealer() -> TokenSealer {
         TokenSealer::new(TokenKey::new(1, &[7; 32]), NonceCounter::new(1, Nanos(1)))

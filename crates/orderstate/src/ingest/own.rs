@@ -25,9 +25,9 @@ use weir_wire::{Event, Message};
 
 use super::followers::History;
 use super::source_store::SourceStore;
-use crate::figures::OwnStoreFigures;
 use crate::markets::Markets;
 use crate::stores::own::{OwnStart, SnapshotsHold, put_head};
+use crate::stores::own_figures::OwnStoreFigures;
 
 /// The maximum number of rows in a batch for a replica.
 const ROWS_MAX: usize = 512;

@@ -214,7 +214,7 @@ impl Answer {
 
 /// The next thing that happens.
 #[derive(Clone, Debug)]
-enum Step {
+enum Turn {
     /// An event of a partition: an acceptance, or the end of an order.
     Event(usize, Option<u64>),
     /// The reader asks for what is there.
@@ -223,12 +223,12 @@ enum Step {
     Wait(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn turn() -> impl Strategy<Value = Turn> {
     let ended = prop::option::of(1..20_u64);
     prop_oneof![
-        4 => (0..2_usize, ended).prop_map(|(at, ended)| Step::Event(at, ended)),
-        2 => Just(Step::Read),
-        1 => (0..2_usize).prop_map(Step::Wait),
+        4 => (0..2_usize, ended).prop_map(|(at, ended)| Turn::Event(at, ended)),
+        2 => Just(Turn::Read),
+        1 => (0..2_usize).prop_map(Turn::Wait),
     ]
 }
 
@@ -237,18 +237,18 @@ proptest! {
 
     #[test]
     fn a_reader_of_all_partitions_has_the_last_state_of_every_order(
-        steps in prop::collection::vec(step(), 1..60),
+        turns in prop::collection::vec(turn(), 1..60),
     ) {
         let mut world = World::new(&SOURCES);
         let (mut read, mut token) = (BTreeMap::new(), Vec::new());
-        for step in steps.into_iter().chain([Step::Read]) {
-            match step {
-                Step::Event(at, ended) => {
+        for turn in turns.into_iter().chain([Turn::Read]) {
+            match turn {
+                Turn::Event(at, ended) => {
                     world.append(at, ended);
                     continue;
                 }
-                Step::Read => world.fetch(PartitionId::NONE, 0, &token),
-                Step::Wait(at) => {
+                Turn::Read => world.fetch(PartitionId::NONE, 0, &token),
+                Turn::Wait(at) => {
                     world.fetch(PartitionId::NONE, 1, &token);
                     world.cycle();
                     world.append(at, None);

@@ -6,6 +6,7 @@ pub mod indexes;
 pub mod journal;
 pub mod kept;
 pub mod own;
+pub mod own_figures;
 pub mod snapshots;
 pub mod sweeper;
 pub mod tail;

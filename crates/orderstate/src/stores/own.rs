@@ -42,8 +42,8 @@ use weir_types::{BatchNo, ChangeId, Epoch, PartitionId, Position, Rec, Seq, Surv
 use weir_wire::event::OrderEvent;
 
 use super::journal::{decode, load};
+use super::own_figures::OwnStoreFigures;
 use super::{StoreSettings, WINDOW};
-use crate::figures::OwnStoreFigures;
 use crate::markets::{MarketState, Markets, MarketsForm};
 use crate::plant::{self, Plant};
 

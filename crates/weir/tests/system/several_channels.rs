@@ -10,7 +10,7 @@ use weir_types::{InstrumentId, MarketContent, PartitionId, Price, Qty, Side};
 use crate::market::{Subscriber, addresses};
 use crate::publish::{SCALE, free_port};
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, Home, Node, Who, open_market};
+use crate::support::{ALICE, BOB, Home, Node, open_market};
 
 const PARTITIONS: [PartitionId; 2] = [PartitionId(3), PartitionId(7)];
 const SYMBOLS: [&str; 2] = ["WEIR1", "WEIR2"];
@@ -41,8 +41,7 @@ fn start() -> ([Home; 2], [Node; 2]) {
 }
 
 /// Enters an order at the instrument of a partition, and waits for its report.
-fn enter(trader: &mut Trader, who: Who, index: usize, (side, price): (Side, i64)) {
-    let order = who.order(1 + index as u64, side, price, 1);
+fn enter(trader: &mut Trader, index: usize, order: LimitOrder) {
     let instrument_id = InstrumentId(1 + u32::try_from(index).unwrap());
     let order = LimitOrder { instrument_id, ..order };
     let request_no = trader.send_to(PARTITIONS[index], order.request());
@@ -65,7 +64,7 @@ fn a_gateway_on_the_channels_of_two_partitions_has_the_books_of_both() {
     let wanted = [MarketContent::Bbo, MarketContent::Trades].map(|of| Wanted::new("*", of));
     let mut subscriber = Subscriber::new(addresses(&nodes[1])[0], &wanted);
     for (index, price) in [(0, 101), (1, 202)] {
-        enter(&mut alice, ALICE, index, (Side::Sell, price));
+        enter(&mut alice, index, ALICE.order(1 + index as u64, Side::Sell, price, 1));
     }
     let ids = numbers(&mut subscriber);
     for (id, price) in ids.into_iter().zip([101, 202]) {
@@ -76,7 +75,7 @@ fn a_gateway_on_the_channels_of_two_partitions_has_the_books_of_both() {
         });
     }
     // The two orders have one number in their channels: a trade takes that of its own.
-    enter(&mut bob, BOB, 1, (Side::Buy, 202));
+    enter(&mut bob, 1, BOB.order(1, Side::Buy, 202, 1));
     subscriber.until("the trade", |told| told.trades.len() == 1);
     assert_eq!(subscriber.told.trades[0].0, ids[1]);
     subscriber.until("no offer in its book", |told| told.quotes[&ids[1]].3 == Qty(0));
