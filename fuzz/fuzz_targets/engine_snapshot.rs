@@ -60,7 +60,15 @@ fn played(bytes: &[u8]) -> Engine {
     engine
 }
 
+/// The most memory of a restored engine's tables, in bytes. A snapshot may have limits of which
+/// tables no machine has room for; the allocation fails then, which is no fault of the reader.
+const TABLE_BYTES_MAX: u64 = 256 << 20;
+
 fn restore(snapshot: &[u8], script: &[u8]) {
+    let limits = Engine::limits_in(snapshot);
+    if limits.is_some_and(|limits| limits.table_bytes() > TABLE_BYTES_MAX) {
+        return;
+    }
     match Engine::restore(config(), snapshot) {
         Ok(engine) => {
             let mut again = Vec::new();

@@ -115,6 +115,7 @@ impl Translator {
             Command::Tick => return Err("tick"),
             Command::SessionLost(_) => return Err("loss of a session"),
             Command::SessionChoice(_) => return Err("choice of a session"),
+            Command::SetLimits(_) => return Err("limits"),
         }
         Ok(())
     }

@@ -84,6 +84,11 @@ impl Trades {
         Trades { rows: VecDeque::new(), count_max: count_max as usize, span, visited: 0 }
     }
 
+    /// Returns the bytes of so many trades.
+    pub(crate) fn bytes_for(count_max: u32) -> u64 {
+        u64::from(count_max) * size_of::<Trade>() as u64
+    }
+
     /// Populates all its memory now; it has no rows yet.
     pub(crate) fn take_memory(&mut self) {
         let mut rows = Vec::with_capacity(self.count_max);
@@ -108,6 +113,11 @@ impl Trades {
         let is_full = self.rows.len() == self.count_max;
         let is_over = is_full || self.is_old(self.rows.front()?, now);
         if is_over { self.rows.pop_front() } else { None }
+    }
+
+    /// Removes and returns the oldest trade if there are more than so many.
+    pub(crate) fn drop_beyond(&mut self, count_max: usize) -> Option<Trade> {
+        if self.rows.len() > count_max { self.rows.pop_front() } else { None }
     }
 
     /// Retains a trade. There must be room for it.

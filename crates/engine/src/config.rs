@@ -1,12 +1,14 @@
 //! The engine's limits, and the sink of its events.
 //!
 //! Everything that can grow has a limit, enforced by a typed reject and never by a panic. Limits
-//! affect answers, so all replicas of a partition must have equal ones.
+//! affect answers, so all replicas of a partition must have equal ones. Those of the tables are
+//! only the first: a command can set others, and a snapshot has its own.
 
 use weir_types::{Nanos, PartitionId};
 use weir_wire::Event;
 use weir_wire::reference::SCHEDULE_LIST_MAX;
 
+use crate::limits::EngineLimits;
 use crate::sweep::{firm_sweeps_max, looks_per_change, tick_visits_max};
 use crate::throttle::RATE_PERIOD;
 
@@ -19,8 +21,6 @@ pub(crate) const SLICES_MAX: u64 = 100;
 pub(crate) const CASH_LIMIT: i128 = 1 << 96;
 /// The maximum absolute size of a position in lots, including open orders.
 pub(crate) const POSITION_LIMIT: i128 = 1 << 62;
-/// The default of the maximum number of live orders.
-const ORDERS_MAX: u32 = 1 << 20;
 /// The maximum number of remembered first answers per session.
 pub(crate) const OUTCOMES_MAX: usize = 1024;
 /// The maximum number of scheduled phase changes.
@@ -45,12 +45,13 @@ pub enum Memory {
 
 /// The number of a partition and the limits of its engine.
 ///
-/// Tables are sized by these limits at the start, so that no order waits for a table to grow.
+/// Tables are sized by these limits at the start, so that no order waits for a table to grow. Those
+/// of [`EngineLimits`] hold until a command sets others; a restored engine has its snapshot's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     /// The partition; zero is the control partition.
     pub partition_id: PartitionId,
-    /// The maximum number of live orders, from 1 to 2^24 - 1.
+    /// The maximum number of live orders, as [`EngineLimits`] have it.
     pub orders_max: u32,
     /// The maximum number of a session's live orders where its definition has none.
     pub orders_per_session_max: u32,
@@ -74,19 +75,17 @@ pub struct EngineConfig {
     /// The maximum number of mass cancels in progress, operators' not counted; a session has at
     /// most one.
     pub sweeps_max: u32,
-    /// The maximum number of accounts, from 1 to 2^24.
+    /// The maximum number of accounts, like those of the next five in [`EngineLimits`].
     pub accounts_max: u32,
-    /// The maximum number of sessions, from 1 to 2^20.
+    /// The maximum number of sessions.
     pub sessions_max: u32,
-    /// The maximum number of firms, from 1 to 2^20.
+    /// The maximum number of firms.
     pub firms_max: u32,
-    /// The maximum number of instruments, from 1 to 2^20.
+    /// The maximum number of instruments.
     pub instruments_max: u32,
-    /// The maximum number of pairs of account and instrument with a position or a live order, from
-    /// 1 to 2^30.
+    /// The maximum number of pairs of account and instrument with a position or a live order.
     pub positions_max: u32,
-    /// The maximum number of trades retained for busts, from 1 to 2^24, at 64 bytes each. It may be
-    /// raised at a restart; a value below the number of trades in the snapshot is refused.
+    /// The maximum number of trades retained for busts.
     pub trades_max: u32,
     /// The log time for which a trade can be busted, unless `trades_max` later ones have come.
     pub trades_span: Nanos,
@@ -116,22 +115,31 @@ impl EngineConfig {
     /// Returns the default limits for `partition_id`.
     #[must_use]
     pub fn new(partition_id: PartitionId) -> EngineConfig {
+        let EngineLimits {
+            accounts_max,
+            sessions_max,
+            firms_max,
+            instruments_max,
+            orders_max,
+            positions_max,
+            trades_max,
+        } = EngineLimits::DEFAULT;
         EngineConfig {
             partition_id,
-            orders_max: ORDERS_MAX,
+            orders_max,
             orders_per_session_max: 100_000,
             orders_per_account_max: 100_000,
-            orders_per_firm_max: ORDERS_MAX / 4,
+            orders_per_firm_max: EngineLimits::DEFAULT.orders_max / 4,
             sweep_ends_max: 512,
             sweep_visits_max: 4_096,
             tick_changes_max: 32,
             sweeps_max: 64,
-            accounts_max: 1 << 20,
-            sessions_max: 1 << 14,
-            firms_max: 1 << 14,
-            instruments_max: 1 << 14,
-            positions_max: 1 << 21,
-            trades_max: 1 << 20,
+            accounts_max,
+            sessions_max,
+            firms_max,
+            instruments_max,
+            positions_max,
+            trades_max,
             trades_span: Nanos(24 * 3_600 * 1_000_000_000),
             hash_seed: 0x57e1_2bad_5eed_0001,
             memory: Memory::AsFilled,
@@ -167,16 +175,12 @@ impl EngineConfig {
     /// Panics when a limit is outside its documented range, which the engine's arithmetic relies
     /// on.
     pub(crate) fn assert_valid(&self) {
-        assert!((1..1 << 24).contains(&self.orders_max), "orders_max is out of range");
+        if let Err(error) = self.limits().check_ranges() {
+            panic!("{error}");
+        }
         assert!(self.sweep_ends_max > 0, "sweep_ends_max is zero");
         assert!(self.sweep_visits_max > 0, "sweep_visits_max is zero");
         assert!(self.tick_changes_max > 0, "tick_changes_max is zero");
-        assert!((1..=1 << 24).contains(&self.accounts_max), "accounts_max is out of range");
-        assert!((1..=1 << 20).contains(&self.sessions_max), "sessions_max is out of range");
-        assert!((1..=1 << 20).contains(&self.firms_max), "firms_max is out of range");
-        assert!((1..=1 << 20).contains(&self.instruments_max), "instruments_max is out of range");
-        assert!((1..=1 << 30).contains(&self.positions_max), "positions_max is out of range");
-        assert!((1..=1 << 24).contains(&self.trades_max), "trades_max is out of range");
         assert!(self.checkpoint_interval > 0, "checkpoint_interval is zero");
         assert!(self.outcomes_max as usize <= OUTCOMES_MAX, "outcomes_max is out of range");
     }

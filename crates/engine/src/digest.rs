@@ -22,7 +22,7 @@ use weir_wire::event::{
     Defined, OrderEvent, PhaseChanged, ReferencesChanged, RequestDone, RequestRejected,
     TradeBusted, Uncrossed,
 };
-use weir_wire::reference::{DefineInstrument, SessionChoice, SessionLost};
+use weir_wire::reference::{DefineInstrument, SessionChoice, SessionLost, SetLimits};
 use weir_wire::{Definition, Event, PlainEvent, Request};
 
 use crate::index::fold;
@@ -121,6 +121,17 @@ pub(crate) fn fold_lost(digest: u64, lost: &SessionLost) -> u64 {
 pub(crate) fn fold_choice(digest: u64, choice: &SessionChoice) -> u64 {
     let switch = u64::from(choice.cancel_on_disconnect.code());
     fold(digest ^ sum([u64::from(choice.session_id.0), switch]), KEYS[10] | 1)
+}
+
+/// Folds in limits, which cause no event.
+pub(crate) fn fold_limits(digest: u64, m: &SetLimits) -> u64 {
+    let words = [
+        pair(m.accounts_max, m.sessions_max),
+        pair(m.firms_max, m.instruments_max),
+        pair(m.orders_max, m.positions_max),
+        u64::from(m.trades_max),
+    ];
+    fold(digest ^ sum(words), KEYS[11] | 1)
 }
 
 /// Folds in an import, which causes no event if it is skipped.

@@ -289,6 +289,22 @@ impl Engine {
     }
 
     fn carry_out<S: EventSink>(&mut self, command: &Command, out: &mut S) {
+        if let Command::SetLimits(limits) = command
+            && !plant::is(Plant::LimitsAfterTimers)
+        {
+            self.set_limits(limits);
+        } else {
+            self.carry_out_in_time(command, out);
+        }
+        if self.position == self.checkpoint_at {
+            self.checkpoint_at = next_checkpoint(self.position, &self.config);
+            self.say_checkpoint(out);
+        }
+    }
+
+    /// Carries out a command behind the timers that are due before it.
+    #[inline(always)]
+    fn carry_out_in_time<S: EventSink>(&mut self, command: &Command, out: &mut S) {
         let is_later = plant::is(Plant::TimersAfterCommand);
         let fired = if is_later { Fired::default() } else { self.fire_timers(command, out) };
         match command {
@@ -304,13 +320,10 @@ impl Engine {
             Command::Tick => self.continue_sweeps(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
             Command::SessionChoice(choice) => self.session_choice(choice),
+            Command::SetLimits(limits) => self.set_limits(limits),
         }
         if is_later {
             self.fire_timers(command, out);
-        }
-        if self.position == self.checkpoint_at {
-            self.checkpoint_at = next_checkpoint(self.position, &self.config);
-            self.say_checkpoint(out);
         }
     }
 

@@ -18,8 +18,8 @@ pub(crate) fn fold(a: u64, b: u64) -> u64 {
     (product as u64) ^ (product >> 64) as u64
 }
 
-fn entries_for(row_count_max: u32) -> Vec<u64> {
-    vec![0; (row_count_max as usize * 2).next_power_of_two()]
+fn entry_count_for(row_count_max: u32) -> usize {
+    (row_count_max as usize * 2).next_power_of_two()
 }
 
 /// The number of entries in a bucket.
@@ -70,8 +70,17 @@ pub(crate) struct SlotIndex {
 
 impl SlotIndex {
     pub(crate) fn new(row_count_max: u32) -> SlotIndex {
-        let count = row_count_max.div_ceil(ROWS_PER_BUCKET).next_power_of_two();
+        let count = SlotIndex::bucket_count_for(row_count_max);
         SlotIndex { buckets: vec![EMPTY; count as usize], mask: count - 1 }
+    }
+
+    fn bucket_count_for(row_count_max: u32) -> u32 {
+        row_count_max.div_ceil(ROWS_PER_BUCKET).next_power_of_two()
+    }
+
+    /// Returns the bytes of an index of so many rows.
+    pub(crate) fn bytes_for(row_count_max: u32) -> u64 {
+        u64::from(SlotIndex::bucket_count_for(row_count_max)) * size_of::<Bucket>() as u64
     }
 
     /// Populates all its memory now.
@@ -174,9 +183,14 @@ pub(crate) struct IdMap {
 
 impl IdMap {
     pub(crate) fn new(row_count_max: u32, seed: u64) -> IdMap {
-        let high = entries_for(row_count_max.max(2));
+        let high = vec![0; entry_count_for(row_count_max.max(2))];
         let shift = 64 - high.len().trailing_zeros();
         IdMap { low: vec![0; row_count_max as usize * 2 + 1], high, shift, seed: seed | 1 }
+    }
+
+    fn bytes_for(row_count_max: u32) -> u64 {
+        let low = (row_count_max as usize * 2 + 1) * size_of::<u32>();
+        (low + entry_count_for(row_count_max.max(2)) * size_of::<u64>()) as u64
     }
 
     #[inline]
@@ -244,6 +258,11 @@ impl<T> Table<T> {
             rows: Vec::with_capacity(row_count_max_usize),
             row_count_max: row_count_max_usize,
         }
+    }
+
+    /// Returns the bytes of a table of so many rows, without those that a row points to.
+    pub(crate) fn bytes_for(row_count_max: u32) -> u64 {
+        IdMap::bytes_for(row_count_max) + u64::from(row_count_max) * size_of::<T>() as u64
     }
 
     /// Populates all its memory now.

@@ -6,6 +6,7 @@
 //!
 //! * [`Engine`]: the fast engine. [`Engine::apply`] is the only way to change it.
 //! * [`EngineConfig`]: its partition and its limits; equal on all replicas of a partition.
+//! * [`EngineLimits`]: the limits of its tables, which a command changes.
 //! * [`EventSink`]: the receiver of its events.
 //! * [`RULES_VERSION`]: the version of the rules, which a log records with its commands.
 //! * [`uncrossing_price`]: the price at which a call's book would trade.
@@ -37,6 +38,7 @@ mod fillable;
 mod groups;
 mod index;
 mod instrument;
+mod limits;
 mod live;
 mod matching;
 pub mod naive;
@@ -63,7 +65,7 @@ mod uncross;
 /// into the same events; `tests/profiles.rs` has the digests of each version and holds the newest
 /// to it. A command log records the version by which its commands were executed, and a program of
 /// another version does not execute them again (`docs/adr/0018-versions-of-rules.md`).
-pub const RULES_VERSION: u32 = 8;
+pub const RULES_VERSION: u32 = 9;
 
 pub use bust::RetainedTrades;
 pub use config::{EngineConfig, EventSink, Memory};
@@ -72,6 +74,7 @@ pub use engine::{
     Engine, InstrumentState, Level, OrderQueue, OrderState, PositionTotals, QueuedOrder,
     SessionState, Totals,
 };
+pub use limits::{DefinitionCounts, EngineLimits, LimitError};
 pub use script::fuzz_commands;
 pub use snapshot::SnapshotError;
 pub use uncross::{CallLevel, Uncrossing, uncrossing_price};

@@ -127,6 +127,13 @@ impl Orders {
         }
     }
 
+    /// Returns the bytes of a slab of so many live orders and its indexes.
+    pub(crate) fn bytes_for(live_count_max: u32) -> u64 {
+        let window = (live_count_max as usize).next_power_of_two() * size_of::<u64>();
+        let rows = live_count_max as usize * size_of::<Order>();
+        (window + rows) as u64 + 2 * SlotIndex::bytes_for(live_count_max)
+    }
+
     /// Populates all its memory now.
     pub(crate) fn take_memory(&mut self) {
         take_ahead(&mut self.rows);

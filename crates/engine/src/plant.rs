@@ -165,5 +165,13 @@ weir_plant::plants! {
         FurtherPricesUnchecked,
         /// A restored engine does not know the debts of its accounts.
         SnapshotForgetsDebt,
+        /// A snapshot has the limits from before the first command.
+        SnapshotForgetsLimits,
+        /// Limits below what is held are taken.
+        LimitsBelowHeld,
+        /// Due timers fire before new limits.
+        LimitsAfterTimers,
+        /// A checkpoint that is due behind new limits is left out.
+        LimitsForgetCheckpoint,
     }
 }

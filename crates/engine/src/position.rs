@@ -46,9 +46,18 @@ fn position(row: &[i64; 4]) -> Position {
 
 impl Positions {
     pub(crate) fn new(count_max: u32, seed: u64) -> Positions {
+        let rows = vec![[0; 4]; Positions::row_count_for(count_max)];
+        Positions { rows, count: 0, count_max: count_max as usize, seed }
+    }
+
+    fn row_count_for(count_max: u32) -> usize {
         let count_max = count_max as usize;
-        let rows = vec![[0; 4]; count_max + count_max / 4 + 1];
-        Positions { rows, count: 0, count_max, seed }
+        count_max + count_max / 4 + 1
+    }
+
+    /// Returns the bytes of a table of so many positions.
+    pub(crate) fn bytes_for(count_max: u32) -> u64 {
+        (Positions::row_count_for(count_max) * size_of::<[i64; 4]>()) as u64
     }
 
     /// Populates all its memory now.

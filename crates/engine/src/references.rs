@@ -118,11 +118,26 @@ impl Engine {
         for _ in 0..2 {
             let match_id = MatchId(self.match_id.0 - self.trades.count() as u64);
             let Some(oldest) = self.trades.drop_oldest(self.time) else { break };
-            let row = &mut self.instruments[oldest.instrument];
-            row.absorb(match_id, &oldest);
-            row.retained_count -= 1;
+            self.forget_trade(match_id, &oldest);
         }
         self.keep_trade(trade);
+    }
+
+    /// Leaves the price of a dropped trade in its instrument's bases.
+    #[inline]
+    fn forget_trade(&mut self, match_id: MatchId, dropped: &Trade) {
+        let row = &mut self.instruments[dropped.instrument];
+        row.absorb(match_id, dropped);
+        row.retained_count -= 1;
+    }
+
+    /// Drops the oldest trades until so many are left. The dropped ones must be too old for a bust.
+    pub(crate) fn drop_trades_beyond(&mut self, count_max: usize) {
+        loop {
+            let oldest = MatchId(self.match_id.0 + 1 - self.trades.count() as u64);
+            let Some(dropped) = self.trades.drop_beyond(count_max) else { return };
+            self.forget_trade(oldest, &dropped);
+        }
     }
 
     /// Adds a trade to the retained ones, which have room for it.

@@ -11,6 +11,7 @@ mod crowd;
 mod cut;
 mod duel;
 mod full;
+mod limits;
 mod many;
 mod readable;
 mod reference;
@@ -218,6 +219,7 @@ impl<'a> Script<'a> {
             }
             14..=22 => Command::Tick,
             23..=25 => self.kill_switch(),
+            26 if self.byte() < 64 => self.set_limits(),
             26 => self.session_lost(),
             _ => self.definition(),
         }

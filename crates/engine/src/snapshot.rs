@@ -1,10 +1,10 @@
 //! Serialises the engine's state to bytes and restores it.
 //!
 //! ```text
-//! magic "WEIRSNAP", version u32, partition u16, then in fixed order: counters, firms, accounts,
-//! sessions with their remembered answers, instruments, positions, live orders, ends of volatility
-//! calls, scheduled phases, changes of many instruments, a list of changes to file, sweeps in
-//! progress, retained trades, sessions with cancel-on-disconnect; CRC-32C u32
+//! magic "WEIRSNAP", version u32, partition u16, then in fixed order: limits, counters, firms,
+//! accounts, sessions with their remembered answers, instruments, positions, live orders, ends of
+//! volatility calls, scheduled phases, changes of many instruments, a list of changes to file,
+//! sweeps in progress, retained trades, sessions with cancel-on-disconnect; CRC-32C u32
 //! ```
 //! All integers are little-endian. Tables are in order of definition, positions by account and
 //! instrument, orders by instrument, queue (market buys, buys, market sells, sells, buy stops, sell
@@ -31,6 +31,7 @@ use crate::config::{EngineConfig, ORDER_QTY_LIMIT, SCHEDULE_MAX};
 use crate::engine::{Engine, next_checkpoint};
 use crate::index::{NIL, Slot};
 use crate::instrument::{Firm, Instrument};
+use crate::limits::EngineLimits;
 use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
 use crate::references::{PriceBase, PriceBases};
@@ -44,9 +45,11 @@ use origin::{read_origin, write_origin};
 use promised::SnapshotReservations;
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
-const VERSION: u32 = 7;
-/// The last version without times of trades: that of the rules before, so that an upgrade begins at
-/// the end of its log.
+const VERSION: u32 = 8;
+/// The last version without limits: that of the rules before, so that an upgrade begins at the end
+/// of its log. Its engine had the limits of the configuration, which nobody could change.
+const VERSION_UNLIMITED: u32 = 7;
+/// The last version without times of trades.
 const VERSION_UNTIMED: u32 = 6;
 /// The last version without groups, changes of many instruments and causes of phases.
 const VERSION_UNGROUPED: u32 = 5;
@@ -89,14 +92,15 @@ pub enum SnapshotError {
     /// The snapshot belongs to another partition.
     #[error("the snapshot is of partition {0}")]
     WrongPartition(PartitionId),
-    /// The snapshot exceeds the configured limits.
-    #[error("the snapshot holds {held} {what}, the configuration allows {allowed}")]
+    /// The snapshot exceeds its limits; those of the configuration for limits that it does not
+    /// carry.
+    #[error("the snapshot holds {held} {what}, {allowed} are allowed")]
     LimitReached {
         /// The kind of row.
         what: &'static str,
         /// The number in the snapshot.
         held: u32,
-        /// The configured limit.
+        /// The limit.
         allowed: u32,
     },
     /// A value is invalid.
@@ -112,6 +116,7 @@ impl Engine {
         w.bytes(&MAGIC);
         w.u32(VERSION);
         w.u16(self.config.partition_id.0);
+        self.write_limits(&mut w);
         self.write_counters(&mut w);
         self.write_owners(&mut w);
         self.write_sessions(&mut w);
@@ -128,11 +133,12 @@ impl Engine {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// The snapshot version that this engine writes. It reads that one and the three before.
+    /// The snapshot version that this engine writes. It reads that one and the four before.
     pub const SNAPSHOT_VERSION: u32 = VERSION;
 
     /// Restores the engine from a snapshot. It continues like the original, with equal events and
-    /// digests.
+    /// digests. The limits of its tables are the snapshot's, whatever those of `config` are, which
+    /// hold for a snapshot of a version without limits.
     ///
     /// # Errors
     /// Returns a [`SnapshotError`] with the fault of the bytes, or the conflict with `config`.
@@ -159,6 +165,10 @@ impl Engine {
         if partition_id != config.partition_id {
             return Err(SnapshotError::WrongPartition(partition_id));
         }
+        let config = match version {
+            ..=VERSION_UNLIMITED => config,
+            _ => config.with_limits(read_limits(&mut r)?),
+        };
         let mut engine = Engine::new(config);
         engine.read_counters(&mut r)?;
         let mut promised = SnapshotReservations::default();
@@ -176,6 +186,22 @@ impl Engine {
         engine.read_trades(&mut r, version)?;
         engine.read_choices(&mut r)?;
         if r.0.is_empty() { Ok(engine) } else { Err(SnapshotError::Invalid("length")) }
+    }
+
+    fn write_limits(&self, w: &mut Writer<'_>) {
+        let forgets = plant::is(Plant::SnapshotForgetsLimits);
+        let limits = if forgets { EngineLimits::DEFAULT } else { self.limits() };
+        limits.named().iter().for_each(|(_, limit)| w.u32(*limit));
+    }
+
+    /// Returns the limits that a snapshot carries; `None` for bytes that are none, or of a version
+    /// without. Tables of such sizes are made before the rest of it is read.
+    #[must_use]
+    pub fn limits_in(snapshot: &[u8]) -> Option<EngineLimits> {
+        let mut r = Reader(snapshot);
+        let (magic, version) = (r.take(MAGIC.len()).ok()?, r.u32().ok()?);
+        r.u16().ok()?;
+        (magic == MAGIC && version > VERSION_UNLIMITED).then(|| read_limits(&mut r).ok())?
     }
 
     fn write_counters(&self, w: &mut Writer<'_>) {
@@ -624,6 +650,20 @@ impl Engine {
         }
         Err(SnapshotError::Invalid("trade"))
     }
+}
+
+fn read_limits(r: &mut Reader<'_>) -> Result<EngineLimits, SnapshotError> {
+    let limits = EngineLimits {
+        accounts_max: r.u32()?,
+        sessions_max: r.u32()?,
+        firms_max: r.u32()?,
+        instruments_max: r.u32()?,
+        orders_max: r.u32()?,
+        positions_max: r.u32()?,
+        trades_max: r.u32()?,
+    };
+    limits.check_ranges().map_err(|_| SnapshotError::Invalid("limit"))?;
+    Ok(limits)
 }
 
 /// Returns true if the order's type, place and slice are consistent.

@@ -4,9 +4,9 @@ mod support;
 
 use support::steps::*;
 use support::*;
-use weir_engine::{Engine, EngineConfig, SnapshotError};
+use weir_engine::{Engine, EngineConfig, LimitError, SnapshotError};
 use weir_types::*;
-use weir_wire::{Definition, Request};
+use weir_wire::{Command, Definition, Request};
 
 #[test]
 fn a_bust_returns_cash_and_lots_once_and_leaves_the_orders() {
@@ -40,7 +40,7 @@ fn a_bust_returns_cash_and_lots_once_and_leaves_the_orders() {
 }
 
 #[test]
-fn a_snapshot_is_read_with_more_trades_allowed_and_refused_by_both_numbers_with_fewer() {
+fn limits_with_more_trades_are_taken_and_refused_by_both_numbers_with_fewer() {
     let config = |trades_max| EngineConfig { trades_max, ..EngineConfig::new(HERE) };
     let mut desk = Desk::with_config(config(3));
     desk.furnish();
@@ -51,12 +51,11 @@ fn a_snapshot_is_read_with_more_trades_allowed_and_refused_by_both_numbers_with_
     for _ in 0..5 {
         trade(&mut desk);
     }
-    let mut bytes = Vec::new();
-    desk.engine.snapshot(&mut bytes);
-    let refused = Engine::restore(config(2), &bytes).err();
-    let want = SnapshotError::LimitReached { what: "trades", held: 3, allowed: 2 };
-    assert_eq!(refused, Some(want));
-    desk.engine = Engine::restore(config(5), &bytes).unwrap();
+    let refused = LimitError::BelowHeld { limit: "trades", held: 3, configured: 2 };
+    assert_eq!(desk.engine.check_limits(&config(2).limits()), Err(refused));
+    desk.apply(&Command::SetLimits(config(5).limits().to_command()));
+    assert_eq!(desk.engine.limits(), config(5).limits());
+    desk.restart();
     for _ in 0..3 {
         trade(&mut desk);
     }

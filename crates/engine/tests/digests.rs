@@ -16,7 +16,7 @@ use weir_wire::{Command, Request};
 const NO: RequestNo = RequestNo(0);
 
 /// The offset in a snapshot of the kill switch for all; the sum of cash moved in follows it.
-const KILLED_AT: usize = 14 + 8 * 8;
+const KILLED_AT: usize = 14 + 7 * 4 + 8 * 8;
 const MOVED_IN_AT: usize = KILLED_AT + 1;
 
 fn kill(switch: Switch) -> Request {

@@ -318,6 +318,40 @@ const WANTED: &[RulesWant] = &[
             },
         ],
     },
+    RulesWant {
+        rules: 9,
+        defaults: Some(0x364e_2575_40a1_616d),
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0x9db3_0b8b_5aad_ac9e,
+                digest: 0xc8b6_e0a6_31ac_2a5d,
+                snapshot: 0xd8dc_3bf6_a3b2_5f17,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0x152c_4b5d_2377_1b79,
+                digest: 0x30da_b51c_ea86_c162,
+                snapshot: 0x40a1_971f_6853_deba,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0xad9e_5d2d_8ee1_358f,
+                digest: 0xf797_432e_0d03_578a,
+                snapshot: 0xab8d_5f32_41f0_3fdc,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0xc44c_ca04_161e_b2a4,
+                digest: 0x4f7a_321b_d744_1b62,
+                snapshot: 0x9245_50ad_a5cd_fbf0,
+            },
+        ],
+    },
 ];
 
 /// Returns the hash of the limits that every engine has by default and that can change an event: a
@@ -398,6 +432,7 @@ const REACHED: &[(&str, &[&str])] = &[
             "Tick",
             "SessionLost",
             "SessionChoice",
+            "SetLimits",
         ],
     ),
     (

@@ -458,11 +458,17 @@ fn a_damaged_snapshot_is_refused_and_says_why() {
     assert!(Engine::restore(config(), &bytes).is_ok());
     let elsewhere = EngineConfig { partition_id: PartitionId(2), ..config() };
     assert_eq!(Engine::restore(elsewhere, &bytes).err(), Some(SnapshotError::WrongPartition(HERE)));
-    let small = EngineConfig { accounts_max: 2, ..config() };
-    let refused = Engine::restore(small, &bytes).err().unwrap();
+    let wrong_limits = |limit: u32| {
+        let mut body = bytes[..bytes.len() - 4].to_vec();
+        body[14..18].copy_from_slice(&limit.to_le_bytes());
+        let crc = crc32c::crc32c(&body);
+        body.extend_from_slice(&crc.to_le_bytes());
+        Engine::restore(config(), &body).err()
+    };
+    assert_eq!(wrong_limits(0), Some(SnapshotError::Invalid("limit")));
+    let refused = wrong_limits(2).unwrap();
     assert_eq!(refused, SnapshotError::LimitReached { what: "accounts", held: 4, allowed: 2 });
-    let text = "the snapshot holds 4 accounts, the configuration allows 2";
-    assert_eq!(refused.to_string(), text);
+    assert_eq!(refused.to_string(), "the snapshot holds 4 accounts, 2 are allowed");
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;

@@ -6,11 +6,13 @@
 //! volatility call, 101 halted by an operator, 9 live orders and 2 filed changes.
 //! `data/snapshot-6.bin` is of the last engine of rules 7, after 6,333 commands: 100, of group 8,
 //! halted by an operator, 101 in a volatility call, 6 live orders and 1 filed change.
+//! `data/snapshot-7.bin` is of the last engine of rules 8, after 171,567 commands: 100 in a
+//! volatility call, 103 closed and held, 8 live orders, 1 filed change, 64 trades and a debt.
 
 mod support;
 
 use support::*;
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::{Engine, EngineConfig, EngineLimits, SnapshotError};
 use weir_types::*;
 use weir_wire::reference::{BustTrade, ChangePhases, ResumeTrading};
 use weir_wire::{Command, Event, PlainEvent, Request};
@@ -18,6 +20,7 @@ use weir_wire::{Command, Event, PlainEvent, Request};
 const SNAPSHOT: &[u8] = include_bytes!("data/snapshot-4.bin");
 const BEFORE_GROUPS: &[u8] = include_bytes!("data/snapshot-5.bin");
 const BEFORE_TIMES: &[u8] = include_bytes!("data/snapshot-6.bin");
+const BEFORE_LIMITS: &[u8] = include_bytes!("data/snapshot-7.bin");
 
 fn config() -> EngineConfig {
     EngineConfig {
@@ -163,4 +166,27 @@ fn a_snapshot_from_before_times_of_trades_goes_on_with_its_trades_and_causes() {
     });
     let is_busted = |event: Event| matches!(event, Event::Plain(PlainEvent::TradeBusted(_)));
     assert!(answers.any(is_busted), "some of them can be busted");
+}
+
+#[test]
+fn a_snapshot_from_before_limits_has_the_configured_ones_and_takes_others() {
+    let mut engine = Engine::restore(config(), BEFORE_LIMITS).expect("it is read");
+    assert_eq!((engine.filed_change_count(), engine.live_order_count()), (1, 8));
+    assert_eq!((engine.retained_trades().count, engine.debtor_count()), (64, 1));
+    assert_eq!(Engine::limits_in(BEFORE_LIMITS), None);
+    assert_eq!(engine.limits(), config().limits());
+    let fewer = EngineConfig { accounts_max: 2, ..config() };
+    let refused = SnapshotError::LimitReached { what: "accounts", held: 7, allowed: 2 };
+    assert_eq!(Engine::restore(fewer, BEFORE_LIMITS).err(), Some(refused));
+
+    let limits = EngineLimits { orders_max: 8, accounts_max: 100, ..config().limits() };
+    let (position, time) = (engine.position().next(), engine.time());
+    let command = Command::SetLimits(limits.to_command());
+    engine.apply(position, time, &command, &mut Vec::new());
+    let mut bytes = Vec::new();
+    engine.snapshot(&mut bytes);
+    assert_eq!(Engine::limits_in(&bytes), Some(limits));
+    let again = Engine::restore(EngineConfig::new(HERE), &bytes).expect("it reads back");
+    assert_eq!((again.limits(), again.state_hash()), (limits, engine.state_hash()));
+    assert!(again.totals().is_conserved());
 }

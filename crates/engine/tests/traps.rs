@@ -353,7 +353,7 @@ fn where_rows_lie_in_memory_shows_in_no_event_and_no_digest() {
 
 /// Continues the desk as if `last` records had been created before.
 fn skip_records(desk: &mut Desk, last: u64) {
-    const REC_AT: usize = 14 + 4 * 8;
+    const REC_AT: usize = 14 + 7 * 4 + 4 * 8;
     let mut bytes = Vec::new();
     desk.engine.snapshot(&mut bytes);
     bytes[REC_AT..REC_AT + 8].copy_from_slice(&last.to_le_bytes());

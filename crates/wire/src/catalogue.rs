@@ -36,8 +36,8 @@ use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
     BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import,
-    KillSwitch, ResumeTrading, SchedulePhase, SchedulePhases, SessionChoice, SessionLost, SetPhase,
-    SetReference, Tick, Transfer,
+    KillSwitch, ResumeTrading, SchedulePhase, SchedulePhases, SessionChoice, SessionLost,
+    SetLimits, SetPhase, SetReference, Tick, Transfer,
 };
 use crate::replica::{FollowSource, FollowState, SnapshotChunk};
 use crate::report::ExecutionReport;
@@ -265,6 +265,7 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<Tick>(),
     plain::<SessionLost>(),
     plain::<SessionChoice>(),
+    plain::<SetLimits>(),
 ];
 
 /// Returns every message of the schema, by template id. The event log's `OrderEvent` is the head of

@@ -12,8 +12,8 @@ use crate::message::{DecodeError, Message};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
     BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import,
-    KillSwitch, ResumeTrading, SchedulePhase, SchedulePhases, SessionChoice, SessionLost, SetPhase,
-    SetReference, Tick, Transfer, all_fields, changed, is_change,
+    KillSwitch, ResumeTrading, SchedulePhase, SchedulePhases, SessionChoice, SessionLost,
+    SetLimits, SetPhase, SetReference, Tick, Transfer, all_fields, changed, is_change,
 };
 
 macro_rules! records {
@@ -135,6 +135,8 @@ pub enum Command {
     SessionLost(SessionLost),
     /// A session has logged on, with its choice of cancel on disconnect.
     SessionChoice(SessionChoice),
+    /// The engine's limits are these from here on.
+    SetLimits(SetLimits),
 }
 
 /// A record of an event log: the engine's only output.
@@ -326,6 +328,7 @@ impl Command {
             Command::Tick => put_message(&Tick { reserved: 0 }, out),
             Command::SessionLost(lost) => put_message(lost, out),
             Command::SessionChoice(choice) => put_message(choice, out),
+            Command::SetLimits(limits) => put_message(limits, out),
         }
     }
 
@@ -345,6 +348,7 @@ impl Command {
             Tick::TEMPLATE_ID => raw.decode_whole::<Tick>().map(|_| Command::Tick),
             SessionLost::TEMPLATE_ID => raw.decode_whole().map(Command::SessionLost),
             SessionChoice::TEMPLATE_ID => raw.decode_whole().map(Command::SessionChoice),
+            SetLimits::TEMPLATE_ID => raw.decode_whole().map(Command::SetLimits),
             _ => Request::decode(&raw).map(Command::Request),
         }
     }

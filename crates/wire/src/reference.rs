@@ -369,4 +369,23 @@ messages! {
         /// On when its loss cancels its orders.
         cancel_on_disconnect: Switch,
     }
+
+    /// The limits of the partition's engine from here on. Sequenced first at a start whose
+    /// configuration has others than the log.
+    SetLimits = 204 {
+        /// The maximum number of accounts.
+        accounts_max: u32,
+        /// The maximum number of sessions.
+        sessions_max: u32,
+        /// The maximum number of firms.
+        firms_max: u32,
+        /// The maximum number of instruments.
+        instruments_max: u32,
+        /// The maximum number of live orders.
+        orders_max: u32,
+        /// The maximum number of open positions.
+        positions_max: u32,
+        /// The maximum number of trades retained for busts.
+        trades_max: u32,
+    }
 }

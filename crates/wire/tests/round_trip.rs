@@ -152,6 +152,7 @@ round_trips! {
     a_tick_reads_back Tick,
     a_session_lost_reads_back SessionLost,
     a_session_choice_reads_back SessionChoice,
+    new_limits_read_back SetLimits,
 }
 
 #[test]
@@ -346,6 +347,7 @@ fn command() -> BoxedStrategy<Command> {
         Just(Command::Tick),
         message::<SessionLost>().prop_map(Command::SessionLost),
         message::<SessionChoice>().prop_map(Command::SessionChoice),
+        message::<SetLimits>().prop_map(Command::SetLimits),
     ]
     .boxed()
 }

@@ -424,6 +424,21 @@ impl NaiveEngine {
         self.reached.clear();
         self.rules.clear();
         self.forget_old_trades();
+        match command {
+            // Before what is due: a start has checked it against the last command's state.
+            Command::SetLimits(limits) => self.set_limits(limits),
+            _ => self.carry_out_in_time(command, out),
+        }
+        let instrument_ids: Vec<InstrumentId> = self.instruments.keys().copied().collect();
+        for instrument_id in instrument_ids {
+            self.trigger_stops(instrument_id, out);
+        }
+        if position.0.is_multiple_of(self.config.checkpoint_interval) {
+            self.say_checkpoint(out);
+        }
+    }
+
+    fn carry_out_in_time<S: EventSink>(&mut self, command: &Command, out: &mut S) {
         let ran = self.run_timers(command, out);
         match command {
             Command::Request(request) => self.request(request, ran.must_ask_again, out),
@@ -432,13 +447,7 @@ impl NaiveEngine {
             Command::Tick => self.continue_all(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
             Command::SessionChoice(choice) => self.session_choice(choice),
-        }
-        let instrument_ids: Vec<InstrumentId> = self.instruments.keys().copied().collect();
-        for instrument_id in instrument_ids {
-            self.trigger_stops(instrument_id, out);
-        }
-        if position.0.is_multiple_of(self.config.checkpoint_interval) {
-            self.say_checkpoint(out);
+            Command::SetLimits(_) => {}
         }
     }
 

@@ -9,7 +9,7 @@ use weir_wire::event::Defined;
 use weir_wire::order_entry::MassCancel;
 use weir_wire::reference::{
     DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, NEW, SessionChoice,
-    SessionLost, Transfer,
+    SessionLost, SetLimits, Transfer,
 };
 use weir_wire::{Definition, Event, Request};
 
@@ -511,6 +511,33 @@ impl NaiveEngine {
         self.check_sweep(m.session_id)?;
         self.begin_sweep_request(SweepRequest::Cancel(*m), out);
         Ok(())
+    }
+
+    /// Takes limits of which each is in its range and not below the rows that there are.
+    pub(super) fn set_limits(&mut self, m: &SetLimits) {
+        self.digest = digest::fold_limits(self.digest, m);
+        let chosen = self.cancel_on_disconnect.len();
+        let fits = [
+            (m.accounts_max, self.accounts.len(), 1 << 24),
+            (m.sessions_max, self.sessions.len().max(chosen), 1 << 20),
+            (m.firms_max, self.firms.len(), 1 << 20),
+            (m.instruments_max, self.instruments.len(), 1 << 20),
+            (m.orders_max, self.orders.len(), (1 << 24) - 1),
+            (m.positions_max, self.open_position_count(), 1 << 30),
+            (m.trades_max, self.trade_times.len(), 1 << 24),
+        ]
+        .iter()
+        .all(|(limit, held, most)| *limit >= 1.max(*held as u32) && limit <= most);
+        if !fits {
+            return;
+        }
+        self.config.accounts_max = m.accounts_max;
+        self.config.sessions_max = m.sessions_max;
+        self.config.firms_max = m.firms_max;
+        self.config.instruments_max = m.instruments_max;
+        self.config.orders_max = m.orders_max;
+        self.config.positions_max = m.positions_max;
+        self.config.trades_max = m.trades_max;
     }
 
     pub(super) fn session_choice(&mut self, choice: &SessionChoice) {

@@ -59,6 +59,7 @@ impl Script<'_> {
             149 if self.byte() < 128 => self.begin_backlog(),
             0..=149 => self.full_order(),
             150 => self.mass_cancel(),
+            151 if self.byte() < 128 => self.set_limits(),
             151 => self.session_lost(),
             // Sweeps go on by ticks.
             152..=153 => Command::Tick,

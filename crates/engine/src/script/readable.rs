@@ -27,6 +27,7 @@ pub(super) fn command_name(command: &Command) -> &'static str {
         Command::Tick => "Tick",
         Command::SessionLost(_) => "SessionLost",
         Command::SessionChoice(_) => "SessionChoice",
+        Command::SetLimits(_) => "SetLimits",
     }
 }
 
