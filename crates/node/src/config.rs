@@ -14,7 +14,7 @@ use weir_orderstate::cold::ColdSection;
 use weir_orderstate::router::RouterSection;
 use weir_orderstate::stores::{Indexes, StoreSettings};
 use weir_orderstate::token_keys::TokenKeyFile;
-use weir_partition::recovery::{EngineMemory, RecoverySettings};
+use weir_partition::recovery::RecoverySettings;
 use weir_runtime::{ConfigError, WaitStrategy};
 use weir_tls::ServerFiles;
 use weir_types::hex::parse_key;
@@ -22,6 +22,7 @@ use weir_types::{Durability, PartitionId};
 
 use crate::diagnostics::{LineFormat, LineLevel};
 
+mod engine;
 mod listeners;
 mod market_publisher;
 mod partition;
@@ -32,6 +33,7 @@ mod retention;
 mod router_tests;
 mod subscriptions;
 
+pub use self::engine::{EngineSection, LimitsSection};
 pub use self::listeners::Listener;
 pub use self::market_publisher::MarketPublisherSection;
 pub use self::partition::PartitionSection;
@@ -164,14 +166,6 @@ pub struct SnapshotsSection {
     pub every_commands: u64,
     /// The number of snapshots kept.
     pub keep: usize,
-}
-
-/// The matching engines.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EngineSection {
-    /// The time at which a trading partition's engine allocates its memory: `as-filled` or `ahead`.
-    pub memory: EngineMemory,
 }
 
 /// The gateway.
@@ -671,6 +665,7 @@ impl Config {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
         }
+        self.engine.limits.check()?;
         self.retention.check(self.log.segment_bytes, self.events.segment_bytes)?;
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
         if let Some(cold) = &self.delivery.cold {
@@ -773,6 +768,7 @@ impl Config {
             event_segment_bytes: self.events.segment_bytes,
             event_memory_bytes: self.events.memory_bytes,
             engine_memory: self.engine.memory,
+            limits: self.engine.limits.limits(),
             snapshot_every_commands: self.snapshots.every_commands,
             snapshots_kept: self.snapshots.keep,
             retention: self.retention.limits(),
@@ -828,14 +824,6 @@ mod tests {
         assert_eq!(indexes("[delivery]\nindexes = \"none\"\n"), [""; 0]);
         let some = indexes("[delivery]\nindexes = [\"firm\", \"account+instrument\"]\n");
         assert_eq!(some, ["firm", "account+instrument"]);
-    }
-
-    #[test]
-    fn an_engine_takes_its_memory_ahead_where_the_file_says_so() {
-        let config = Config::parse("[engine]\nmemory = \"ahead\"\n").unwrap();
-        assert_eq!(config.engine.memory, EngineMemory::Ahead);
-        assert_eq!(Config::parse("").unwrap().engine.memory, EngineMemory::AsFilled);
-        assert!(Config::parse("[engine]\nmemory = \"now\"\n").is_err());
     }
 
     #[test]

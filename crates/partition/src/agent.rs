@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_engine::{Debt, Engine};
+use weir_engine::{Debt, Engine, EngineLimits};
 use weir_log::tail::TailWriter;
 use weir_log::{Append, Batch, Poll, Push, SequencedLog};
 use weir_probe::{Point, Recorder, TraceId, Tsc};
@@ -80,6 +80,28 @@ weir_runtime::figures! {
         gauge imported_to,
         /// Changes of phase that are filed and not made.
         gauge filed_changes,
+        /// The most live orders.
+        gauge live_orders_max,
+        /// Pairs of account and instrument with lots held, owed or on order.
+        gauge positions,
+        /// The most such pairs.
+        gauge positions_max,
+        /// Accounts.
+        gauge accounts,
+        /// The most accounts.
+        gauge accounts_max,
+        /// Sessions.
+        gauge sessions,
+        /// The most sessions.
+        gauge sessions_max,
+        /// Firms.
+        gauge firms,
+        /// The most firms.
+        gauge firms_max,
+        /// Instruments.
+        gauge instruments,
+        /// The most instruments.
+        gauge instruments_max,
         /// Trades that can be busted.
         gauge retained_trades,
         /// The most trades that are retained for it.
@@ -203,6 +225,7 @@ impl PartitionFigures {
         counters.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
         counters.imported_to.store(engine.control_position().0, Ordering::Relaxed);
         counters.filed_changes.store(engine.filed_change_count() as u64, Ordering::Relaxed);
+        self.tell_tables(engine);
     }
 
     /// Publishes the trades that can be busted and the debts behind busts. Searches the trades and
@@ -318,7 +341,7 @@ pub struct Partition<L> {
     entry: Vec<u8>,
     filling: Vec<(Pending, Command)>,
     /// Commands that the log did not take, for a later batch: those that no client sends again, and
-    /// requests that this partition has received before.
+    /// requests that this partition has received before. At the start the engine's new limits.
     kept: Vec<(usize, Submission)>,
     /// The time of their next try; until then requests are refused at once.
     kept_due: Nanos,
@@ -376,6 +399,17 @@ impl<L: SequencedLog + Send> Partition<L> {
             log_due: Nanos(0),
             truncated_before: 0,
         }
+    }
+
+    /// Returns the partition with these limits of its engine. If it has others, the command that
+    /// sets them comes before all others.
+    #[must_use]
+    pub fn with_limits(mut self, limits: EngineLimits) -> Partition<L> {
+        if limits != self.engine.limits() || plant::is(Plant::LimitsSequencedAgain) {
+            let command = Command::SetLimits(limits.to_command());
+            self.kept.insert(0, (usize::MAX, Submission::internal(command)));
+        }
+        self
     }
 
     /// Takes commands from the sources into the batch; returns their number.
@@ -656,8 +690,10 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.engine.prefetch(ahead);
         self.engine.apply(position, log_time, command, &mut self.outbox);
         let t5 = self.recorder.record(trace, Point::T5);
-        if matches!(command, Command::Tick) {
-            self.ticks.applied(self.is_due());
+        match command {
+            Command::Tick => self.ticks.applied(self.is_due()),
+            Command::SetLimits(_) => self.figures.tell_limits(&self.engine),
+            _ => {}
         }
         if trace.is_some()
             && let Command::Request(request) = command

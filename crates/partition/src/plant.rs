@@ -48,5 +48,9 @@ weir_plant::plants! {
         CommandUndivided,
         /// The control log acknowledges at the node's level, not always at `disk`.
         ControlLogAtNodesLevel,
+        /// Limits below what is held are found out by the engine alone, which ignores them.
+        LimitsUnchecked,
+        /// Each start sequences the limits, whatever the log has.
+        LimitsSequencedAgain,
     }
 }

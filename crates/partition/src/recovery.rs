@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use anyhow::Context;
 use serde::Deserialize;
 use thiserror::Error;
-use weir_engine::{Engine, EngineConfig, Memory, RULES_VERSION, SnapshotError};
+use weir_engine::{Engine, EngineConfig, EngineLimits, Memory, RULES_VERSION, SnapshotError};
 use weir_io::{
     Disk, DiskAction, DiskError, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk,
     WakeFd,
@@ -61,7 +61,8 @@ pub enum EngineMemory {
     /// As the tables fill.
     #[default]
     AsFilled,
-    /// All at the start, some 400 MB per partition, in huge pages where the system has them.
+    /// All at the start, some 400 MB per partition at the default limits, in huge pages where the
+    /// system has them.
     Ahead,
 }
 
@@ -82,6 +83,8 @@ pub struct RecoverySettings {
     pub event_memory_bytes: u64,
     /// The time at which a trading partition's engine allocates its memory.
     pub engine_memory: EngineMemory,
+    /// The limits of the engines' tables.
+    pub limits: EngineLimits,
     /// The number of commands after which the shadow takes a snapshot.
     pub snapshot_every_commands: u64,
     /// The number of snapshots kept.
@@ -139,6 +142,7 @@ pub struct RecoveredPartition {
     pub snapshot: Position,
     /// Notes on the recovery for operators.
     pub notes: Vec<String>,
+    limits: EngineLimits,
     holds: Holds,
     events: EventLog<RealDisk>,
     first_event: u64,
@@ -280,7 +284,7 @@ pub struct FoundDirectory {
     found: FoundPartition<RealDisk, ThreadDisk>,
     partition_id: PartitionId,
     dirs: PartitionDirs,
-    event_memory_bytes: u64,
+    settings: RecoverySettings,
     notes: Vec<String>,
 }
 
@@ -288,7 +292,8 @@ pub struct FoundDirectory {
 ///
 /// # Errors
 /// When a log is damaged, newer or locked, or a snapshot contradicts it; [`OtherRules`]. Recovery
-/// never guesses.
+/// never guesses. [`LimitError`](weir_engine::LimitError) when the snapshot is the log's end and
+/// holds more than the settings' limits.
 pub fn find_in_directory(
     settings: &RecoverySettings,
     partition_id: PartitionId,
@@ -319,12 +324,25 @@ pub fn find_in_directory(
         snapshots: ThreadDisk::open(&dirs.snapshots(), None)?,
     };
     let found = find(sources).with_context(|| place_of(partition_id, &dirs))?;
-    let event_memory_bytes = settings.event_memory_bytes;
-    Ok(FoundDirectory { found, partition_id, dirs, event_memory_bytes, notes })
+    let found = FoundDirectory { found, partition_id, dirs, settings: settings.clone(), notes };
+    if found.found.base.engine.position() == found.last_position() {
+        check_limits(settings, &found.found.base.engine, &found.dirs)?;
+    }
+    Ok(found)
 }
 
 fn place_of(partition_id: PartitionId, dirs: &PartitionDirs) -> String {
     format!("partition {partition_id} in {}", dirs.root().display())
+}
+
+/// Checks that an engine at its log's end can have its configured limits.
+fn check_limits(
+    settings: &RecoverySettings,
+    engine: &Engine,
+    dirs: &PartitionDirs,
+) -> anyhow::Result<()> {
+    let place = || format!("engine.limits: {}", place_of(engine.config().partition_id, dirs));
+    settings.check_limits(engine).with_context(place)
 }
 
 impl FoundDirectory {
@@ -350,22 +368,27 @@ impl FoundDirectory {
     /// Recovers the partition, or creates it.
     ///
     /// # Errors
-    /// When an entry of the log is no command, or a disk fails.
+    /// When an entry of the log is no command, or a disk fails;
+    /// [`LimitError`](weir_engine::LimitError) when the engine holds more than the settings'
+    /// limits. No command is in the log for it then.
     pub fn recover(self) -> anyhow::Result<RecoveredPartition> {
-        let FoundDirectory { found, partition_id, dirs, event_memory_bytes, mut notes } = self;
-        let memory_bytes = usize::try_from(event_memory_bytes)?;
+        let memory_bytes = usize::try_from(self.settings.event_memory_bytes)?;
+        let FoundDirectory { found, partition_id, dirs, settings, mut notes } = self;
         let rebuilt = found.rebuild().with_context(|| place_of(partition_id, &dirs))?;
+        let log = ClosingLog::new(rebuilt.log);
+        check_limits(&settings, &rebuilt.engine, &dirs)?;
         notes.extend(rebuilt.notes);
         let first_event = rebuilt.events.first_record().0;
         let tail_config = TailConfig::new(memory_bytes, rebuilt.event_count + 1);
-        let (tail, tail_handle) = weir_log::tail_in(tail_config, rebuilt.log.epochs());
+        let (tail, tail_handle) = weir_log::tail_in(tail_config, log.epochs());
         Ok(RecoveredPartition {
             partition_id,
-            epoch: rebuilt.log.epoch(),
+            epoch: log.epoch(),
             figures: figures_of(&rebuilt.engine, rebuilt.event_count),
+            limits: settings.limits_of(partition_id, &rebuilt.engine.limits()),
             engine: rebuilt.engine,
             event_count: rebuilt.event_count,
-            log: ClosingLog::new(rebuilt.log),
+            log,
             tail,
             tail_handle,
             snapshot: rebuilt.snapshot,
@@ -615,6 +638,7 @@ impl RecoveredPartition {
         let partition = ForPartition {
             partition_id: self.partition_id,
             engine: self.engine,
+            limits: self.limits,
             log: self.log,
             tail: self.tail,
             figures: self.figures,
@@ -656,6 +680,8 @@ pub struct ForPartition {
     pub partition_id: PartitionId,
     /// The engine at the log's end.
     pub engine: Engine,
+    /// The limits that it is to have, for [`Partition::with_limits`](crate::Partition::with_limits).
+    pub limits: EngineLimits,
     /// The command log.
     pub log: ClosingLog,
     /// The writer of the event tail.
@@ -911,8 +937,7 @@ fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
     figures.digest.store(engine.digest(), Ordering::Relaxed);
     figures.counters.live_orders.store(u64::from(engine.live_order_count()), Ordering::Relaxed);
     figures.counters.events.store(event_count, Ordering::Relaxed);
-    let trades_max = u64::from(engine.config().trades_max);
-    figures.counters.retained_trades_max.store(trades_max, Ordering::Relaxed);
+    figures.tell_limits(engine);
     figures.tell_office(engine);
     figures.tell_trades(engine);
     Arc::new(figures)

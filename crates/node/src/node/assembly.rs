@@ -145,6 +145,7 @@ impl<'a> Assembly<'a> {
             figures: recovered.figures,
             durability: self.config.recovery().durability_of(recovered.partition_id),
         })
+        .with_limits(recovered.limits)
     }
 
     /// Returns a partition's figures and adds them to the health checks.

@@ -95,9 +95,13 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::path::Path;
 
-    use weir_io::ThreadDisk;
-    use weir_log::SegmentKind;
+    use weir_engine::EngineLimits;
+    use weir_io::{ThreadDisk, WakeFd};
+    use weir_log::{Append, Push, SegmentKind, SequencedLog as _};
     use weir_partition::dirs::PartitionDirs;
+    use weir_partition::recovery::find_in_directory;
+    use weir_types::{Nanos, Position};
+    use weir_wire::Command;
 
     use super::*;
 
@@ -166,6 +170,65 @@ mod tests {
         let mut node = Node::start(&config, Arc::default()).unwrap();
         let epochs = node.status.partitions.iter().map(|(_, epoch, _)| epoch.0);
         assert_eq!(epochs.collect::<Vec<_>>(), [1, 1]);
+        node.stop();
+    }
+
+    /// Returns a node with other limits than an engine begins with.
+    fn config_of_limits(dir: &Path) -> Config {
+        let text = "durability = 'memory'\nlisten = '127.0.0.1:0'\n\
+                    [engine.limits]\nsessions = 65_536\norders = 1_000\n";
+        Config { dir: dir.to_owned(), ..Config::parse(text).unwrap() }
+    }
+
+    /// Returns the position of a partition once its engine has a limit of sessions, and the limit of
+    /// its live orders.
+    fn position_with(node: &Node, partition_id: PartitionId, sessions_max: u64) -> (u64, u64) {
+        let mut partitions = node.status.partitions.iter();
+        let (_, _, figures) = partitions.find(|(id, _, _)| *id == partition_id).unwrap();
+        for _ in 0..2_000 {
+            let counts = figures.counters.report();
+            if counts.sessions_max == sessions_max {
+                return (counts.position, counts.live_orders_max);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        panic!("partition {partition_id}: {:?}", figures.counters.report());
+    }
+
+    #[test]
+    fn changed_limits_are_set_in_both_partitions_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut node = Node::start(&config(dir.path()), Arc::default()).unwrap();
+        assert_eq!(position_with(&node, CONTROL, 1 << 14), (1, 1 << 20), "its operator");
+        node.stop();
+        for _ in 0..2 {
+            let config = config_of_limits(dir.path());
+            let mut node = Node::start(&config, Arc::default()).unwrap();
+            assert_eq!(position_with(&node, CONTROL, 65_536), (2, 1 << 20));
+            assert_eq!(position_with(&node, PartitionId(1), 65_536).1, 1_000);
+            node.stop();
+        }
+    }
+
+    /// The first start took the operator for made once the control log had a command.
+    #[test]
+    fn an_operator_is_made_behind_the_limits_that_a_killed_first_start_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config_of_limits(dir.path());
+        std::fs::create_dir_all(PartitionDirs::new(dir.path(), CONTROL).root()).unwrap();
+        let found = find_in_directory(&config.recovery(), CONTROL, &WakeFd::new().unwrap());
+        let mut control = found.unwrap().recover().unwrap();
+        let (mut batch, mut entry) = (control.log.new_batch(), Vec::new());
+        let limits = EngineLimits { sessions_max: 65_536, ..EngineLimits::DEFAULT };
+        Command::SetLimits(limits.to_command()).encode(&mut entry);
+        assert_eq!(batch.push(&entry), Push::Taken);
+        let appended = control.log.append(control.epoch, Nanos(1), &batch);
+        assert_eq!(appended, Append::At { first: Position(1) });
+        control.log.flush_blocking().unwrap();
+        drop(control);
+        let mut node = Node::start(&config, Arc::default()).unwrap();
+        assert!(dir.path().join("operator.key").exists());
+        assert_eq!(position_with(&node, CONTROL, 65_536), (2, 1 << 20));
         node.stop();
     }
 }

@@ -48,7 +48,8 @@ pub(super) fn bootstrap(
     notes: &mut Vec<String>,
 ) -> anyhow::Result<SourcePort> {
     let (mut to_control, submissions) = RingBuffer::new(1);
-    let is_first = control.engine.position() == Position::NONE;
+    // New limits may be in it before the operator is.
+    let is_first = control.engine.sessions().next().is_none();
     if is_first || config.new_operator_key {
         let key = match config.bootstrap_key.as_deref().and_then(parse_key) {
             Some(key) => key,

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::{Engine, EngineConfig, EngineLimits};
 use weir_io::{SimDisk, SyncStrategy};
 use weir_log::event_log::read_events;
 use weir_log::snapshot::SnapshotStore;
@@ -88,6 +88,7 @@ pub(crate) fn settings(node_dir: &Path) -> RecoverySettings {
         event_segment_bytes: 1 << 20,
         event_memory_bytes: 1 << 20,
         engine_memory: EngineMemory::AsFilled,
+        limits: EngineLimits::DEFAULT,
         snapshot_every_commands: 1_000,
         snapshots_kept: 2,
         retention: RetentionLimits::default(),
