@@ -44,6 +44,7 @@ use super::threads::{
 use super::{CONTROL, Node, Recovery, StartTimes};
 use crate::config::Config;
 use crate::health::Health;
+use crate::limits;
 use crate::status::NodeStatus;
 
 /// The backlog of connections that the system keeps until they are accepted.
@@ -151,6 +152,7 @@ impl<'a> Builder<'a> {
     ) -> anyhow::Result<Builder<'a>> {
         assert_eq!(partitions.first(), Some(&CONTROL), "the control partition is the first");
         let begun = Instant::now();
+        let memory = limits::engine_memory(config, partitions.len() - 1, limits::machine_memory())?;
         let (listener, address) = listen(config)?;
         let web_listener = listen_for_web(config)?;
         let tls = open_door(config)?;
@@ -158,6 +160,7 @@ impl<'a> Builder<'a> {
         let wake_fd = WakeFd::new()?;
         let (recovered, recoveries) = recover_all(config, partitions, &wake_fd)?;
         let mut notes: Vec<String> = recovered.iter().flat_map(|r| r.notes.clone()).collect();
+        notes.push(memory);
         let mut probes = Probes::start(config, &mut notes);
         let parts = Assembly::new(config, health, tls)?;
         let bootstrap = bootstrap(config, &recovered[0], &mut notes)?;
