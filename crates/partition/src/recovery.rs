@@ -680,7 +680,8 @@ pub struct ForPartition {
     pub partition_id: PartitionId,
     /// The engine at the log's end.
     pub engine: Engine,
-    /// The limits that it is to have, for [`Partition::with_limits`](crate::Partition::with_limits).
+    /// The limits that it is to have:
+    /// [`Partition::with_limits`](crate::Partition::with_limits).
     pub limits: EngineLimits,
     /// The command log.
     pub log: ClosingLog,

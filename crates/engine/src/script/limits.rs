@@ -1,5 +1,5 @@
-//! Limits around those of a duel's engines: some below what is held, now and then one that no engine
-//! has.
+//! Limits around those of a duel's engines: some below the rows that they hold, now and then one
+//! that no engine has.
 
 use weir_wire::Command;
 use weir_wire::reference::SetLimits;
@@ -7,8 +7,8 @@ use weir_wire::reference::SetLimits;
 use super::Script;
 
 impl Script<'_> {
-    /// Returns a command with new limits. Most leave room for the reference data, so that scripts go
-    /// on trading.
+    /// Returns a command with new limits. Most leave room for the reference data, so that scripts
+    /// go on trading.
     pub(super) fn set_limits(&mut self) -> Command {
         let mut limit = |usual: &[u32], rare: &[u32]| {
             let usual = self.one_of(usual);

@@ -152,15 +152,13 @@ impl<'a> Builder<'a> {
     ) -> anyhow::Result<Builder<'a>> {
         assert_eq!(partitions.first(), Some(&CONTROL), "the control partition is the first");
         let begun = Instant::now();
-        let memory = limits::engine_memory(config, partitions.len() - 1, limits::machine_memory())?;
         let (listener, address) = listen(config)?;
         let web_listener = listen_for_web(config)?;
         let tls = open_door(config)?;
-        prepare_dir(config, partitions)?;
+        let mut notes = vec![prepare(config, partitions)?];
         let wake_fd = WakeFd::new()?;
         let (recovered, recoveries) = recover_all(config, partitions, &wake_fd)?;
-        let mut notes: Vec<String> = recovered.iter().flat_map(|r| r.notes.clone()).collect();
-        notes.push(memory);
+        notes.extend(recovered.iter().flat_map(|one| one.notes.clone()));
         let mut probes = Probes::start(config, &mut notes);
         let parts = Assembly::new(config, health, tls)?;
         let bootstrap = bootstrap(config, &recovered[0], &mut notes)?;
@@ -347,6 +345,16 @@ fn listen_for_web(config: &Config) -> anyhow::Result<Option<std::net::TcpListene
 fn open_door(config: &Config) -> anyhow::Result<Option<Arc<TlsDoor>>> {
     let door = config.tls.as_ref().map(|tls| TlsDoor::open(tls.files())).transpose()?;
     Ok(door.map(Arc::new))
+}
+
+/// Checks that the machine has the engines' memory, and makes the directories. Returns the note of
+/// the memory.
+fn prepare(config: &Config, partitions: &[PartitionId]) -> anyhow::Result<String> {
+    // The first is the control partition.
+    let trading_count = partitions.len() - 1;
+    let note = limits::engine_memory(config, trading_count, limits::machine_memory())?;
+    prepare_dir(config, partitions)?;
+    Ok(note)
 }
 
 /// Creates the node's directory and those of its partitions, if needed; refuses one that a newer

@@ -180,8 +180,8 @@ mod tests {
         Config { dir: dir.to_owned(), ..Config::parse(text).unwrap() }
     }
 
-    /// Returns the position of a partition once its engine has a limit of sessions, and the limit of
-    /// its live orders.
+    /// Returns the position of a partition once its engine has a limit of sessions, and the limit
+    /// of its live orders.
     fn position_with(node: &Node, partition_id: PartitionId, sessions_max: u64) -> (u64, u64) {
         let mut partitions = node.status.partitions.iter();
         let (_, _, figures) = partitions.find(|(id, _, _)| *id == partition_id).unwrap();
