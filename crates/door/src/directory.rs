@@ -95,6 +95,9 @@ pub struct Directory {
     accounts: BTreeSet<AccountId>,
     locksmith: Locksmith,
     instruments: SeededMap<InstrumentId, DefineInstrument>,
+    /// Each instrument with its symbol. Two can have the same one: the control log does not know
+    /// the symbols that partitions have changed.
+    symbols: BTreeSet<(Symbol, InstrumentId)>,
     /// The instruments whose partition has told their definition.
     traded: BTreeSet<InstrumentId>,
     version: u64,
@@ -112,6 +115,7 @@ impl Directory {
             accounts: BTreeSet::new(),
             locksmith: Locksmith::new(rng),
             instruments: order.map(),
+            symbols: BTreeSet::new(),
             traded: BTreeSet::new(),
             version: 0,
             wall: WallOffset::default(),
@@ -176,7 +180,10 @@ impl Directory {
 
     fn put_instrument(&mut self, d: &DefineInstrument) {
         self.instruments_version += 1;
-        self.instruments.insert(d.instrument_id, *d);
+        if let Some(before) = self.instruments.insert(d.instrument_id, *d) {
+            self.symbols.remove(&(before.symbol, d.instrument_id));
+        }
+        self.symbols.insert((d.symbol, d.instrument_id));
     }
 
     fn define_session(&mut self, d: &DefineSession) -> Option<SessionChange> {
@@ -229,7 +236,9 @@ impl Directory {
     /// Returns true if another instrument than this has the symbol.
     #[must_use]
     pub fn is_symbol_taken(&self, symbol: Symbol, by_other_than: InstrumentId) -> bool {
-        self.instruments.values().any(|d| d.symbol == symbol && d.instrument_id != by_other_than)
+        let all = (symbol, InstrumentId(0))..=(symbol, InstrumentId(u32::MAX));
+        // The second is another one if the first is not.
+        self.symbols.range(all).take(2).any(|(_, id)| *id != by_other_than)
     }
 
     /// Returns the number of the control log's definitions applied.
@@ -327,8 +336,9 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use ed25519_dalek::{Signer, SigningKey};
+    use proptest::prelude::*;
     use weir_io::SeededRng;
-    use weir_types::{Credential, CredentialKind, RequestNo};
+    use weir_types::{Credential, CredentialKind, GroupId, Phase, Price, Qty, RequestNo};
 
     use super::*;
 
@@ -410,6 +420,55 @@ mod tests {
         let proof = Proof::Signature { text, signature: &signature, is_challenged };
         let answer = directory.authenticate(session_id, proof, NOW);
         (answer.map(|known| known.role), directory.checks())
+    }
+
+    fn named(instrument_id: u32, symbol: u8) -> DefineInstrument {
+        DefineInstrument {
+            request_no: RequestNo(1),
+            symbol: Symbol::new(&format!("S{symbol}")).unwrap(),
+            tick_size: Price(1),
+            lot_size: Qty(1),
+            order_qty_max: Qty(1),
+            price_min: Price(1),
+            price_max: Price(1),
+            reference_price: Price(0),
+            volatility_call: Nanos(0),
+            static_collar: 0,
+            dynamic_collar: 0,
+            session_id: SessionId(1),
+            instrument_id: InstrumentId(instrument_id),
+            partition_id: PartitionId(1),
+            price_exponent: 0,
+            qty_exponent: 0,
+            phase: Phase::Continuous,
+            fields: 0,
+            group_id: GroupId::NONE,
+        }
+    }
+
+    proptest! {
+        /// The control log and the partitions tell definitions that contradict one another.
+        #[test]
+        fn a_symbol_is_taken_where_a_scan_of_all_instruments_finds_it(
+            steps in proptest::collection::vec((1_u32..6, 0_u8..4, any::<bool>()), 1..40),
+        ) {
+            let mut directory = Directory::new(&mut SeededRng::new(1, "symbols"));
+            for (id, symbol, is_traded) in steps {
+                match is_traded {
+                    true => directory.define_traded(&named(id, symbol)),
+                    false => {
+                        directory.define(&Definition::DefineInstrument(named(id, symbol)));
+                    }
+                }
+                for (id, symbol) in (0..7).flat_map(|id| (0..5).map(move |of| (id, of))) {
+                    let (but, symbol) = (InstrumentId(id), named(id, symbol).symbol);
+                    let all = directory.instruments();
+                    let is_taken =
+                        all.iter().any(|of| of.symbol == symbol && of.instrument_id != but);
+                    prop_assert_eq!(directory.is_symbol_taken(symbol, but), is_taken);
+                }
+            }
+        }
     }
 
     #[test]

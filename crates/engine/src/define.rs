@@ -271,11 +271,8 @@ impl Engine {
             && d.order_qty_max >= d.lot_size
             && d.order_qty_max.0 <= ORDER_QTY_LIMIT
             && d.price_min <= d.price_max;
-        let is_symbol_taken = (self.instruments.rows().iter()).any(|other| {
-            let other = &other.definition;
-            other.symbol == d.symbol && other.instrument_id != d.instrument_id
-        });
-        if !is_fine || is_symbol_taken {
+        // No scan of all instruments: a restoration comes here with each of them.
+        if !is_fine || self.symbols.is_taken(d.symbol, d.instrument_id, &self.instruments) {
             return Err(Reason::InvalidDefinition);
         }
         let Some(slot) = self.instruments.find(d.instrument_id.0) else {
@@ -284,6 +281,7 @@ impl Engine {
             }
             let definition = DefineInstrument { fields: 0, ..*d };
             let slot = self.instruments.insert(d.instrument_id.0, Instrument::new(definition));
+            self.symbols.add(d.symbol, slot);
             self.join_group(slot, GroupId::NONE);
             return Ok(());
         };
@@ -298,6 +296,7 @@ impl Engine {
             self.check_live_orders(slot, d)?;
         }
         self.instruments[slot].definition = DefineInstrument { fields: 0, ..*d };
+        self.symbols.rename(slot, before.symbol, d.symbol);
         if before.group_id != d.group_id {
             self.join_group(slot, before.group_id);
         }

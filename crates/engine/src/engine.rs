@@ -31,6 +31,7 @@ use crate::position::Positions;
 use crate::schedule::ChangeList;
 use crate::session::{CancelOnDisconnect, Session};
 use crate::sweeps::Sweeps;
+use crate::symbols::Symbols;
 use crate::timers::{Fired, Timers};
 use crate::transfer::LastTransfer;
 use crate::uncross::CallLevel;
@@ -61,6 +62,7 @@ pub struct Engine {
     pub(crate) sessions: Table<Session>,
     pub(crate) cancel_on_disconnect: CancelOnDisconnect,
     pub(crate) instruments: Table<Instrument>,
+    pub(crate) symbols: Symbols,
     pub(crate) positions: Positions,
     pub(crate) orders: Orders,
     pub(crate) levels: Levels,
@@ -240,6 +242,7 @@ impl Engine {
             last_transfers: Vec::with_capacity(config.accounts_max as usize),
             sessions: Table::new(config.sessions_max, seed),
             instruments: Table::new(config.instruments_max, seed),
+            symbols: Symbols::new(config.instruments_max, seed),
             positions: Positions::new(config.positions_max, seed),
             orders: Orders::new(config.orders_max, seed),
             levels: Levels::default(),

@@ -56,6 +56,7 @@ mod snapshot;
 mod stops;
 mod sweep;
 mod sweeps;
+mod symbols;
 mod throttle;
 mod timers;
 mod transfer;

@@ -19,6 +19,7 @@ use crate::order::Orders;
 use crate::plant::{self, Plant};
 use crate::position::Positions;
 use crate::session::Session;
+use crate::symbols::Symbols;
 
 /// The limits of an engine's tables, in rows. Those of accounts, sessions, firms and instruments
 /// are to be equal in all partitions of a node, which all import every definition; the other three
@@ -170,6 +171,7 @@ impl EngineLimits {
             + Table::<Session>::bytes_for(self.sessions_max)
             + Table::<Firm>::bytes_for(self.firms_max)
             + Table::<Instrument>::bytes_for(self.instruments_max)
+            + Symbols::bytes_for(self.instruments_max)
     }
 }
 
@@ -382,6 +384,6 @@ mod tests {
             of(|l| l.positions_max *= 2) / (1 << 21),
             of(|l| l.trades_max *= 2) / (1 << 20),
         ];
-        assert_eq!(told, [136, 144, 72, 664, 152, 40, 64]);
+        assert_eq!(told, [136, 144, 72, 672, 152, 40, 64]);
     }
 }
