@@ -89,9 +89,10 @@ impl Trades {
         u64::from(count_max) * size_of::<Trade>() as u64
     }
 
-    /// Populates all its memory now; it has no rows yet.
+    /// Populates all its memory now.
     pub(crate) fn take_memory(&mut self) {
-        let mut rows = Vec::with_capacity(self.count_max);
+        let mut rows = Vec::from(std::mem::take(&mut self.rows));
+        rows.reserve_exact(self.count_max - rows.len());
         take_ahead(&mut rows);
         self.rows = VecDeque::from(rows);
     }
@@ -192,7 +193,12 @@ impl Engine {
     /// Returns the trades that can be busted at the last position's log time.
     #[must_use]
     pub fn retained_trades(&self) -> RetainedTrades {
-        self.trades.retained(self.match_id, self.time)
+        self.retained_trades_at(self.time)
+    }
+
+    /// Returns the trades that can be busted at a log time, which is not before the last one's.
+    pub(crate) fn retained_trades_at(&self, time: Nanos) -> RetainedTrades {
+        self.trades.retained(self.match_id, time)
     }
 
     /// Returns the number of trades that the last bust visited; for tests of its bound.

@@ -259,10 +259,7 @@ impl Engine {
             config,
         };
         if takes_ahead {
-            engine.accounts.take_memory();
-            engine.positions.take_memory();
-            engine.orders.take_memory();
-            engine.trades.take_memory();
+            engine.take_memory();
         }
         engine
     }

@@ -7,6 +7,7 @@
 //! INVARIANT: no table holds more than its limit, and limits are within [`EngineLimits::MAX`].
 
 use thiserror::Error;
+use weir_types::Nanos;
 use weir_wire::reference::SetLimits;
 
 use crate::bust::Trades;
@@ -16,6 +17,7 @@ use crate::engine::Engine;
 use crate::index::Table;
 use crate::instrument::{Firm, Instrument};
 use crate::order::Orders;
+use crate::outcomes::Outcomes;
 use crate::plant::{self, Plant};
 use crate::position::Positions;
 use crate::session::Session;
@@ -42,6 +44,10 @@ pub struct EngineLimits {
     /// The maximum number of trades retained for busts, from 1 to 2^24.
     pub trades_max: u32,
 }
+
+/// The bytes of a snapshot while it is made, per row of each table at most, in the order of the
+/// limits. A position's are twice its own: they are sorted first.
+const SNAPSHOT_ROW_BYTES: [u64; 7] = [82, 46, 9, 384, 106, 64, 62];
 
 /// The refusal of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -153,7 +159,7 @@ impl EngineLimits {
     }
 
     /// Returns the bytes of an engine's tables when all are full, without those that begin small:
-    /// levels, timers, and remembered answers of sessions.
+    /// levels, timers, and remembered answers of sessions ([`EngineLimits::answer_bytes`]).
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         self.reference_bytes()
@@ -172,6 +178,21 @@ impl EngineLimits {
             + Table::<Firm>::bytes_for(self.firms_max)
             + Table::<Instrument>::bytes_for(self.instruments_max)
             + Symbols::bytes_for(self.instruments_max)
+    }
+
+    /// Returns the bytes that remembered answers take when all sessions have sent as many requests
+    /// as are remembered: most never do.
+    #[must_use]
+    pub fn answer_bytes(&self) -> u64 {
+        u64::from(self.sessions_max) * Outcomes::BYTES_MAX
+    }
+
+    /// Returns the bytes that a snapshot of full tables takes while it is made: its own, and a
+    /// sorted copy of the positions. Remembered answers come on top.
+    #[must_use]
+    pub fn snapshot_bytes(&self) -> u64 {
+        let rows = self.named().into_iter().zip(SNAPSHOT_ROW_BYTES);
+        rows.map(|((_, limit), bytes)| u64::from(limit) * bytes).sum()
     }
 }
 
@@ -261,6 +282,12 @@ impl Engine {
     /// if none were zero.
     #[must_use]
     pub fn held(&self) -> EngineLimits {
+        self.held_at(self.time)
+    }
+
+    /// Returns the numbers of rows that are held at a log time, which is not before the last
+    /// command's: trades become too old to be held as time passes.
+    fn held_at(&self, time: Nanos) -> EngineLimits {
         let count = |rows: usize| u32::try_from(rows).expect("limits are below 2^32");
         let chosen = self.cancel_on_disconnect().len();
         EngineLimits {
@@ -271,21 +298,30 @@ impl Engine {
             instruments_max: count(self.instruments.rows().len()),
             orders_max: self.orders.live_count(),
             positions_max: count(self.positions.count()),
-            trades_max: count(self.retained_trades().count as usize),
+            trades_max: count(self.retained_trades_at(time).count as usize),
         }
     }
 
-    /// Checks that the engine can have these limits now.
+    /// Checks that the engine can have these limits at the last command's log time.
     ///
     /// # Errors
     /// A [`LimitError`] with the first limit that is out of range, or else below what is held.
     pub fn check_limits(&self, limits: &EngineLimits) -> Result<(), LimitError> {
+        self.check_limits_at(limits, self.time)
+    }
+
+    /// Checks that the engine can have these limits by a command of a log time, which is not before
+    /// the last command's.
+    ///
+    /// # Errors
+    /// As [`Engine::check_limits`].
+    pub fn check_limits_at(&self, limits: &EngineLimits, time: Nanos) -> Result<(), LimitError> {
         limits.check_ranges()?;
         if plant::is(Plant::LimitsBelowHeld) {
             return Ok(());
         }
-        for ((limit, configured), (_, held)) in limits.named().into_iter().zip(self.held().named())
-        {
+        let held = self.held_at(time).named();
+        for ((limit, configured), (_, held)) in limits.named().into_iter().zip(held) {
             if held > configured {
                 return Err(LimitError::BelowHeld { limit, held, configured });
             }
@@ -306,6 +342,21 @@ impl Engine {
         }
         self.drop_trades_beyond(limits.trades_max as usize);
         self.remake(limits);
+    }
+
+    /// Sets the time at which tables that a change of limits makes anew take their memory. Those
+    /// that there are stay as they are.
+    pub fn set_memory(&mut self, memory: Memory) {
+        self.config.memory = memory;
+    }
+
+    /// Takes the memory of all tables now, as a new engine with [`Memory::Ahead`] does.
+    pub fn take_memory(&mut self) {
+        self.config.memory = Memory::Ahead;
+        self.accounts.take_memory();
+        self.positions.take_memory();
+        self.orders.take_memory();
+        self.trades.take_memory();
     }
 
     /// Makes all tables anew, by a snapshot: no order of rows in memory has a visible effect, as
@@ -364,6 +415,13 @@ mod tests {
         for limits in [EngineLimits::MIN, EngineLimits::DEFAULT, EngineLimits::MAX] {
             assert_eq!(limits.check_ranges(), Ok(()));
         }
+    }
+
+    /// The table of `docs/operations.md` has this figure.
+    #[test]
+    fn the_answers_of_a_session_take_160_kib() {
+        let one = EngineLimits { sessions_max: 1, ..EngineLimits::DEFAULT };
+        assert_eq!(one.answer_bytes(), 160 << 10);
     }
 
     /// The table of `docs/operations.md` has these figures.

@@ -15,6 +15,8 @@ use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 
 use weir_memory::prefetch_all;
 
+use crate::config::OUTCOMES_MAX;
+
 /// The repeating requester: the fields that all answers to a session share.
 #[derive(Clone, Copy)]
 pub(crate) struct RepeatRequester {
@@ -106,6 +108,12 @@ struct More {
     display_qty: Qty,
     min_qty: Qty,
     expire_time: Nanos,
+}
+
+impl Outcomes {
+    /// The bytes of a session's full ring.
+    pub(crate) const BYTES_MAX: u64 =
+        (OUTCOMES_MAX * (size_of::<Answer>() + size_of::<More>())) as u64;
 }
 
 const NO_MORE: More =

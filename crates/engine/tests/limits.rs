@@ -7,10 +7,11 @@ use support::steps::*;
 use support::*;
 use weir_engine::naive::NaiveEngine;
 use weir_engine::script::Script;
-use weir_engine::{Engine, EngineConfig, EngineLimits, LimitError};
+use weir_engine::{Engine, EngineConfig, EngineLimits, LimitError, Memory};
 use weir_types::*;
-use weir_wire::order_entry::NewOrder;
-use weir_wire::{Command, Definition, Event, PlainEvent};
+use weir_wire::order_entry::{MassCancel, NewOrder};
+use weir_wire::reference::ChangePhases;
+use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 fn set(limits: EngineLimits) -> Command {
     Command::SetLimits(limits.to_command())
@@ -305,6 +306,148 @@ fn a_snapshot_carries_the_limits_and_no_configuration_changes_them() {
         let again = Engine::restore(config, &bytes).expect("it is read");
         assert_eq!(again.limits(), limits);
         assert_eq!(again.state_hash(), desk.engine.state_hash());
+    }
+}
+
+/// A start tells the memory of a snapshot by these figures; a position is counted twice.
+#[test]
+fn the_rows_of_a_snapshot_take_the_bytes_that_are_told_for_them() {
+    let mut desk = twins(WIDE);
+    let bytes_of = |desk: &Desk| {
+        let mut bytes = Vec::new();
+        desk.engine.snapshot(&mut bytes);
+        bytes.len() as u64
+    };
+    let mut grows = |change: &mut dyn FnMut(&mut Desk)| {
+        let before = bytes_of(&desk);
+        change(&mut desk);
+        bytes_of(&desk) - before
+    };
+    let told = |change: fn(&mut EngineLimits) -> &mut u32| {
+        let mut more = WIDE;
+        *change(&mut more) += 1;
+        more.snapshot_bytes() - WIDE.snapshot_bytes()
+    };
+    let accounts = grows(&mut |desk| drop(desk.import(account(AccountId(77), 1, Switch::Off))));
+    assert_eq!(told(|of| &mut of.accounts_max), accounts);
+    let sessions = grows(&mut |desk| drop(desk.import(session(SessionId(77), 1, Role::Trader))));
+    assert_eq!(told(|of| &mut of.sessions_max), sessions);
+    assert_eq!(told(|of| &mut of.firms_max), grows(&mut |desk| drop(desk.import(firm(77)))));
+    let more = Definition::DefineInstrument(instrument(InstrumentId(77), HERE));
+    let instruments = grows(&mut |desk| drop(desk.import(more)));
+    let most = told(|of| &mut of.instruments_max);
+    assert!((instruments..instruments + 128).contains(&most), "{instruments} of {most}");
+    // An order with its answer and its position, then one with its answer, and the same again.
+    let first = grows(&mut |desk| drop(step(desk, "buy a 90 1")));
+    let order = grows(&mut |desk| drop(step(desk, "buy b 90 1")));
+    let cancelled = grows(&mut |desk| drop(desk.cancel("nothing")));
+    assert!(first >= order && order > cancelled);
+    let position = 32;
+    assert_eq!(told(|of| &mut of.positions_max), 2 * position);
+    assert_eq!(told(|of| &mut of.orders_max), 106);
+    assert_eq!(told(|of| &mut of.trades_max), 62);
+}
+
+/// Trades that have become too old since the last command make room for the next one's limits.
+#[test]
+fn limits_are_compared_with_the_rows_that_are_held_when_they_will_hold() {
+    let config =
+        EngineConfig { trades_span: Nanos(1_000), ..EngineConfig::new(HERE).with_limits(WIDE) };
+    let mut desk = Desk::with_twin(config);
+    desk.furnish();
+    desk.clock = 10_000;
+    for price in 100..105 {
+        step(&mut desk, &format!("sell m{price} {price} 1"));
+        step(&mut desk, &format!("bob buy t{price} {price} 1"));
+    }
+    let limits = EngineLimits { trades_max: 2, ..WIDE };
+    let last = desk.engine.time();
+    let refused = LimitError::BelowHeld { limit: "trades", held: 5, configured: 2 };
+    assert_eq!(desk.engine.check_limits(&limits), Err(refused));
+    assert_eq!(desk.engine.check_limits_at(&limits, Nanos(last.0 + 1_000)), Err(refused));
+    assert_eq!(desk.engine.check_limits_at(&limits, Nanos(last.0 + 1_001)), Ok(()));
+    desk.clock = last.0 + 1_001;
+    desk.apply(&set(limits));
+    assert_eq!(desk.engine.limits(), limits);
+}
+
+/// The tables that a change makes anew take their memory ahead too, and hold the same.
+#[test]
+fn tables_made_anew_with_memory_ahead_hold_the_same_rows() {
+    let ahead = EngineConfig { memory: Memory::Ahead, ..EngineConfig::new(HERE).with_limits(WIDE) };
+    let mut desks = [Desk::with_twin(ahead), twins(WIDE)];
+    desks[0].furnish();
+    desks[1].engine.set_memory(Memory::Ahead);
+    for desk in &mut desks {
+        for text in ["sell a 100 3", "bob buy x 100 1", "bob buy y 99 1"] {
+            step(desk, text);
+        }
+        // Large enough for whole pages.
+        let limits = EngineLimits { orders_max: 1 << 16, positions_max: 1 << 16, ..WIDE };
+        desk.apply(&set(limits));
+        assert_eq!(desk.engine.limits(), limits);
+        assert_eq!(desk.engine.config().memory, Memory::Ahead);
+        desk.engine.take_memory();
+        check_on(desk, &[("bob buy z 100 2", &["z New 2", "a Trade 2@100 0", "z Trade 2@100 0"])]);
+        step(desk, "bust 1");
+    }
+    let [one, other] = desks.map(|desk| desk.engine.state_hash());
+    assert_eq!(one, other);
+}
+
+/// A mass cancel and a change of a group that have begun go on behind new limits.
+#[test]
+fn a_sweep_and_a_change_of_a_group_go_on_behind_new_limits() {
+    let config = EngineConfig {
+        sweep_ends_max: 2,
+        tick_changes_max: 1,
+        ..EngineConfig::new(HERE).with_limits(EngineLimits { orders_max: 100, ..WIDE })
+    };
+    let mass_cancel = MassCancel {
+        request_no: RequestNo(0),
+        cl_ord_id: name("all"),
+        sending_time: Nanos(0),
+        session_id: BOB,
+        instrument_id: InstrumentId(0),
+        account_id: OTHER,
+        firm_id: FirmId(0),
+        partition_id: HERE,
+        scope: MassCancelScope::Session,
+    };
+    let change = ChangePhases {
+        request_no: RequestNo(0),
+        session_id: OPERATOR,
+        group_id: GroupId::NONE,
+        partition_id: HERE,
+        phase: Phase::Halted,
+        resumes: Switch::Off,
+        override_collars: Switch::Off,
+        through_call: Switch::Off,
+    };
+    for request in [Request::MassCancel(mass_cancel), Request::ChangePhases(change)] {
+        let play = |limits: Option<EngineLimits>| {
+            let mut desk = Desk::with_twin(config.clone());
+            desk.furnish();
+            for number in 0..12 {
+                step(&mut desk, &format!("bob buy n{number} 90 1"));
+            }
+            let mut said: Vec<_> = desk.ask(request).iter().map(tell).collect();
+            let live = desk.engine.live_order_count();
+            if let Some(limits) = limits {
+                assert_eq!(desk.apply(&set(limits)), []);
+                assert_eq!(desk.engine.limits(), limits);
+                assert_eq!(desk.engine.live_order_count(), live);
+                desk.restart();
+            }
+            for _ in 0..20 {
+                said.extend(desk.apply(&Command::Tick).iter().map(tell));
+            }
+            (said, desk.engine.live_order_count())
+        };
+        let plain = play(None);
+        assert!(plain.0.len() > 2, "{request:?}: {:?}", plain.0);
+        assert_eq!(play(Some(EngineLimits { orders_max: 1 << 12, ..WIDE })), plain, "{request:?}");
+        assert_eq!(play(Some(EngineLimits { orders_max: 12, ..WIDE })), plain, "{request:?}");
     }
 }
 
