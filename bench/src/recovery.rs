@@ -19,6 +19,7 @@ use weir_engine::{Engine, EngineConfig};
 use weir_io::{RealDisk, RealDiskConfig, SyncStrategy, ThreadDisk};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::{Append, Batch, Durability, EmbeddedLog, LogConfig, Push, SequencedLog};
+use weir_partition::engine_limits::LimitsAtStart;
 use weir_partition::recovery::{Sources, rebuild};
 use weir_partition::shadow::put_state;
 use weir_types::{Nanos, PartitionId, Position};
@@ -348,6 +349,7 @@ fn rebuild_all(plan: &Plan) -> anyhow::Result<()> {
         log: log_config(),
         event_segment_bytes: EVENT_SEGMENT_BYTES,
         engine: plan.engine(),
+        limits: LimitsAtStart::default(),
         commands: open_disk(&plan.path("commands"))?,
         events: open_disk(&plan.path("events"))?,
         snapshots: ThreadDisk::open(&plan.path("snapshots"), None)?,

@@ -18,7 +18,7 @@ use weir_partition::recovery::RecoverySettings;
 use weir_runtime::{ConfigError, WaitStrategy};
 use weir_tls::ServerFiles;
 use weir_types::hex::parse_key;
-use weir_types::{Durability, PartitionId};
+use weir_types::{Durability, Nanos, PartitionId};
 
 use crate::diagnostics::{LineFormat, LineLevel};
 
@@ -33,7 +33,7 @@ mod retention;
 mod router_tests;
 mod subscriptions;
 
-pub use self::engine::{EngineSection, LimitsSection};
+pub use self::engine::EngineSection;
 pub use self::listeners::Listener;
 pub use self::market_publisher::MarketPublisherSection;
 pub use self::partition::PartitionSection;
@@ -665,7 +665,7 @@ impl Config {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
         }
-        self.engine.limits.check()?;
+        engine::check(&self.engine.limits)?;
         self.retention.check(self.log.segment_bytes, self.events.segment_bytes)?;
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
         if let Some(cold) = &self.delivery.cold {
@@ -768,7 +768,9 @@ impl Config {
             event_segment_bytes: self.events.segment_bytes,
             event_memory_bytes: self.events.memory_bytes,
             engine_memory: self.engine.memory,
-            limits: self.engine.limits.limits(),
+            limits: self.engine.limits,
+            memory_bytes: None,
+            started: Nanos(0),
             snapshot_every_commands: self.snapshots.every_commands,
             snapshots_kept: self.snapshots.keep,
             retention: self.retention.limits(),

@@ -1,18 +1,13 @@
 //! The system's limits on the process, compared with the needs of a configuration.
 //!
 //! A node starts below its needs too: the limits matter when the connections come that the
-//! configuration permits. A shortage is told at the start, in one line with the remedy. Only memory
-//! that `[engine.limits]` promises to the engines must be there ([`engine_memory`]).
+//! configuration permits. A shortage is told at the start, in one line with the remedy.
 
-use std::path::Path;
-
-use anyhow::ensure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_io::SyncStrategy;
 use weir_io::descriptors::RESERVE_MAX;
-use weir_partition::recovery::EngineMemory;
 
-use crate::config::{Config, LimitsSection};
+use crate::config::Config;
 use crate::http::CONNECTIONS_MAX;
 
 /// Descriptors kept from connections for each partition beyond the first: the segments of its logs
@@ -132,145 +127,9 @@ fn is_before(release: &str, version: [u32; 2]) -> bool {
     }
 }
 
-/// The engines of a partition: its own, and its shadow's.
-const ENGINES_PER_PARTITION: u64 = 2;
-
-/// Returns the bytes that the tables of all engines take at their limits: those of the control
-/// partition and of so many trading partitions.
-#[must_use]
-pub fn engine_bytes(config: &Config, trading_count: usize) -> u64 {
-    let limits = config.engine.limits.limits();
-    // The control partition's tables of orders, positions and trades stay empty.
-    let whole = limits.reference_bytes() + limits.table_bytes() * trading_count as u64;
-    whole * ENGINES_PER_PARTITION
-}
-
-/// Compares the engines' memory with the machine's, in bytes; `None` where that is not known.
-/// Returns the note for operators.
-///
-/// # Errors
-/// When the machine has less, and the configuration has other limits than the default or takes all
-/// memory ahead. At the default limits, which are more than most nodes reach, the note tells it.
-pub fn engine_memory(
-    config: &Config,
-    trading_count: usize,
-    machine: Option<u64>,
-) -> anyhow::Result<String> {
-    let bytes = engine_bytes(config, trading_count);
-    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-    let mut note = format!(
-        "the engines' tables take {} MiB at the limits of [engine.limits], two engines for each of \
-         {trading_count} trading partitions and the control partition",
-        mib(bytes)
-    );
-    if let Some(machine) = machine.filter(|machine| *machine < bytes) {
-        let is_chosen = config.engine.limits != LimitsSection::default()
-            || config.engine.memory == EngineMemory::Ahead;
-        ensure!(!is_chosen, "{note}, and there are {} MiB: lower the limits", mib(machine));
-        note.push_str(&format!(", and there are {} MiB: lower the limits", mib(machine)));
-    }
-    Ok(note)
-}
-
-/// Returns the memory that this process can have, in bytes: the machine's, or the limit of its
-/// control group if that is lower; `None` where neither is known.
-#[must_use]
-pub fn machine_memory() -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let machine = total_in(&read("/proc/meminfo"));
-    let group = group_limit(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"));
-    machine.into_iter().chain(group).min()
-}
-
-/// Returns the machine's memory in bytes from the text of `/proc/meminfo`.
-fn total_in(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1_024)
-}
-
-/// Returns the lowest memory limit in bytes of the control groups of a process, from the text of
-/// `/proc/self/cgroup`; `None` for no limit. A limit of a group holds for those in it.
-fn group_limit(root: &Path, groups: &str) -> Option<u64> {
-    let limits = groups.lines().flat_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, group) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
-        let (root, file) = if controllers.is_empty() {
-            (root.to_owned(), "memory.max")
-        } else if controllers.split(',').any(|name| name == "memory") {
-            (root.join("memory"), "memory.limit_in_bytes")
-        } else {
-            return Vec::new();
-        };
-        let group = Path::new(group.trim_start_matches('/'));
-        let limit_of = |group: &Path| {
-            let text = std::fs::read_to_string(root.join(group).join(file)).ok()?;
-            text.trim().parse::<u64>().ok()
-        };
-        group.ancestors().filter_map(limit_of).collect()
-    });
-    limits.min()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_engines_memory_follows_from_the_limits_and_is_told() {
-        let config = |text: &str| Config::parse(text).unwrap();
-        let mib = |text: &str, trading_count| engine_bytes(&config(text), trading_count) >> 20;
-        // 446 MiB of a trading partition and 150 of the control partition, twice each.
-        assert_eq!([mib("", 0), mib("", 1), mib("", 2)], [299, 1191, 2082]);
-        let orders = "[engine.limits]\norders = 10_000_000\npositions = 100_000_000\n";
-        assert_eq!(mib(orders, 1), 11_309);
-        let note = engine_memory(&config(""), 1, None).unwrap();
-        assert!(note.starts_with("the engines' tables take 1192 MiB"), "{note}");
-    }
-
-    #[test]
-    fn a_machine_with_less_memory_is_told_or_refused_where_the_limits_are_chosen() {
-        let of = |text: &str, machine| {
-            let config = Config::parse(text).unwrap();
-            engine_memory(&config, 1, Some(machine)).map_err(|error| error.to_string())
-        };
-        let default = engine_bytes(&Config::default(), 1);
-        assert!(!of("", default).unwrap().contains("there are"));
-        let told = of("", default - 1).unwrap();
-        assert!(told.ends_with("lower the limits"), "{told}");
-        let more = "[engine.limits]\norders = 2_000_000\n";
-        let need = engine_bytes(&Config::parse(more).unwrap(), 1);
-        assert!(of(more, need).is_ok());
-        let refused = of(more, need - 1).unwrap_err();
-        assert!(refused.contains("[engine.limits]") && refused.contains("MiB"), "{refused}");
-        assert!(of("[engine]\nmemory = \"ahead\"\n", default - 1).is_err());
-        let fewer = "[engine.limits]\naccounts = 1_000\norders = 1_000\npositions = 1_000\n\
-                     trades = 1_000\n";
-        assert!(of(fewer, 64 << 20).is_ok());
-    }
-
-    #[test]
-    fn the_lowest_limit_of_machine_and_groups_counts() {
-        assert_eq!(total_in("MemFree: 5 kB\nMemTotal:       16384 kB\n"), Some(16 << 20));
-        assert_eq!(total_in("MemTotal: many"), None);
-        let dir = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        put("a/b/memory.max", "max\n");
-        put("a/memory.max", "4096\n");
-        put("memory/c/memory.limit_in_bytes", "8192\n");
-        put("memory/memory.limit_in_bytes", "9223372036854771712\n");
-        let limit = |groups: &str| group_limit(dir.path(), groups);
-        assert_eq!(limit("0::/a/b\n"), Some(4_096));
-        assert_eq!(limit("0::/\n"), None);
-        assert_eq!(limit("4:cpu:/c\n3:memory:/c\n"), Some(8_192));
-        assert_eq!(limit("3:memory:/c\n0::/a\n"), Some(4_096));
-        assert_eq!(limit("0::/../other\n"), None);
-        assert_eq!(limit(""), None);
-    }
 
     const UNLIMITED: ProcessLimits =
         ProcessLimits { open_files: None, file_bytes: None, locked_bytes: None };

@@ -4,7 +4,7 @@
 //!
 //! * [`agent`]: the duty cycle; [`log_time`]: its stamps; `outbox`: the publication of its events.
 //!   [`recovery`]: rebuilds a running partition from files, [`closing_log`]: its command log;
-//!   `engine_limits`: the limits of its engine; [`dirs`]: the paths of those files;
+//!   [`engine_limits`]: the limits of its engine; [`dirs`]: the paths of those files;
 //!   [`formats`]: a check of all headers before any log is opened.
 //! * [`handoff`]: the rings between a partition and the sources of its commands.
 //!   [`control_import`]: the source that imports the control log's definitions.
@@ -23,7 +23,7 @@ pub mod archive;
 pub mod closing_log;
 pub mod control_import;
 pub mod dirs;
-mod engine_limits;
+pub mod engine_limits;
 pub mod event_files;
 pub mod event_reader;
 pub mod formats;

@@ -36,7 +36,7 @@ use weir_log::{
     EmbeddedLog, EpochReason, FoundLog, LogConfig, RecoveryReport, SequencedLog, Snapshot,
     last_of_other_rules,
 };
-use weir_types::{Durability, Epoch, PartitionId, Position};
+use weir_types::{Durability, Epoch, Nanos, PartitionId, Position};
 use weir_wire::Command;
 
 use crate::PartitionFigures;
@@ -45,6 +45,7 @@ use crate::archive::gate::ArchiveGate;
 use crate::archive::{self, ArchivePlaces, ArchiveSettings};
 use crate::closing_log::{self, ClosingLog};
 use crate::dirs::{PartitionDirs, RESTORE_UNFINISHED};
+use crate::engine_limits::{self, ChosenLimits, LimitsAtStart, TooLittleMemory};
 use crate::event_reader::EventReader;
 use crate::holds::Holds;
 use crate::retention::RetentionLimits;
@@ -83,8 +84,12 @@ pub struct RecoverySettings {
     pub event_memory_bytes: u64,
     /// The time at which a trading partition's engine allocates its memory.
     pub engine_memory: EngineMemory,
-    /// The limits of the engines' tables.
-    pub limits: EngineLimits,
+    /// The limits of the engines' tables, as far as they are chosen.
+    pub limits: ChosenLimits,
+    /// The memory that the process can have, in bytes; `None` where it is not known.
+    pub memory_bytes: Option<u64>,
+    /// The wall clock at the start: no command of it has an earlier log time.
+    pub started: Nanos,
     /// The number of commands after which the shadow takes a snapshot.
     pub snapshot_every_commands: u64,
     /// The number of snapshots kept.
@@ -158,8 +163,10 @@ pub struct Sources<D, S> {
     pub log: LogConfig,
     /// The size of the event log's segment files in bytes.
     pub event_segment_bytes: u64,
-    /// The engine's partition and limits.
+    /// The engine's partition and the limits of a log without any.
     pub engine: EngineConfig,
+    /// The limits that it is to have, and their memory.
+    pub limits: LimitsAtStart,
     /// The command log's directory.
     pub commands: D,
     /// The event log's directory.
@@ -276,6 +283,20 @@ impl Reach {
 struct Base {
     engine: Engine,
     event_count: u64,
+    limits: LimitsAtStart,
+}
+
+impl Base {
+    /// Prepares for a command of the log that sets limits.
+    fn prepare(&mut self, command: &Command, time: Nanos) -> Result<(), TooLittleMemory> {
+        let Command::SetLimits(limits) = command else { return Ok(()) };
+        let limits = EngineLimits::from(limits);
+        if self.engine.check_limits_at(&limits, time).is_ok() {
+            let config = self.limits.config_with(self.engine.config(), limits)?;
+            self.engine.set_memory(config.memory);
+        }
+        Ok(())
+    }
 }
 
 /// A partition's directory in which a start finds all that it needs. Its files are not changed yet,
@@ -284,7 +305,7 @@ pub struct FoundDirectory {
     found: FoundPartition<RealDisk, ThreadDisk>,
     partition_id: PartitionId,
     dirs: PartitionDirs,
-    settings: RecoverySettings,
+    pub(crate) settings: RecoverySettings,
     notes: Vec<String>,
 }
 
@@ -293,7 +314,7 @@ pub struct FoundDirectory {
 /// # Errors
 /// When a log is damaged, newer or locked, or a snapshot contradicts it; [`OtherRules`]. Recovery
 /// never guesses. [`LimitError`](weir_engine::LimitError) when the snapshot is the log's end and
-/// holds more than the settings' limits.
+/// holds more than the settings' limits; [`TooLittleMemory`] for the snapshot's own limits.
 pub fn find_in_directory(
     settings: &RecoverySettings,
     partition_id: PartitionId,
@@ -314,10 +335,11 @@ pub fn find_in_directory(
     let sources = Sources {
         log,
         event_segment_bytes: segment_bytes(partition_id, settings.event_segment_bytes),
-        engine: EngineConfig {
-            hash_seed: OsRng.next_u64(),
+        engine: EngineConfig { hash_seed: OsRng.next_u64(), ..EngineConfig::new(partition_id) },
+        limits: LimitsAtStart {
+            chosen: settings.limits,
             memory: memory_of(settings, partition_id),
-            ..EngineConfig::new(partition_id)
+            memory_bytes: settings.memory_bytes,
         },
         commands: open_disk(&dirs.commands(), settings.sync, Some(wake), &mut notes)?,
         events: open_disk(&dirs.events(), settings.sync, None, &mut notes)?,
@@ -365,19 +387,29 @@ impl FoundDirectory {
         self.found.base.engine.control_position()
     }
 
+    /// Returns the limits that the engine will have, if no command behind the snapshot sets any.
+    #[must_use]
+    pub fn limits(&self) -> EngineLimits {
+        self.settings.limits_of(self.partition_id, &self.found.base.engine.limits())
+    }
+
     /// Recovers the partition, or creates it.
     ///
     /// # Errors
     /// When an entry of the log is no command, or a disk fails;
     /// [`LimitError`](weir_engine::LimitError) when the engine holds more than the settings'
-    /// limits. No command is in the log for it then.
+    /// limits. No command is in the log for it then. [`TooLittleMemory`] when a command of the log
+    /// sets limits for which the machine is too small.
     pub fn recover(self) -> anyhow::Result<RecoveredPartition> {
         let memory_bytes = usize::try_from(self.settings.event_memory_bytes)?;
         let FoundDirectory { found, partition_id, dirs, settings, mut notes } = self;
-        let rebuilt = found.rebuild().with_context(|| place_of(partition_id, &dirs))?;
+        let mut rebuilt = found.rebuild().with_context(|| place_of(partition_id, &dirs))?;
         let log = ClosingLog::new(rebuilt.log);
         check_limits(&settings, &rebuilt.engine, &dirs)?;
         notes.extend(rebuilt.notes);
+        let limits = settings.limits_of(partition_id, &rebuilt.engine.limits());
+        let memory = memory_of(&settings, partition_id);
+        notes.extend(engine_limits::settle(&mut rebuilt.engine, &limits, memory));
         let first_event = rebuilt.events.first_record().0;
         let tail_config = TailConfig::new(memory_bytes, rebuilt.event_count + 1);
         let (tail, tail_handle) = weir_log::tail_in(tail_config, log.epochs());
@@ -385,7 +417,7 @@ impl FoundDirectory {
             partition_id,
             epoch: log.epoch(),
             figures: figures_of(&rebuilt.engine, rebuilt.event_count),
-            limits: settings.limits_of(partition_id, &rebuilt.engine.limits()),
+            limits,
             engine: rebuilt.engine,
             event_count: rebuilt.event_count,
             log,
@@ -422,16 +454,19 @@ pub fn find<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<FoundPar
     let config = LogConfig { rules: RULES_VERSION, ..sources.log };
     let log = EmbeddedLog::find(config, sources.commands).context("the command log")?;
     let last = Position(log.positions().end.0 - 1);
-    let mut store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
-    let base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
-    let reach = Reach::of(&log);
-    reach.check(&base, &notes)?;
+    let mut place = OlderBases {
+        store: SnapshotStore::new(sources.snapshots, log.log_id(), partition_id),
+        engine: sources.engine,
+        limits: sources.limits,
+        reach: Reach::of(&log),
+    };
+    let base = place.load(last, &mut notes)?;
+    place.reach.check(&base, &notes)?;
     let events_config = EventLogConfig {
         segment_bytes: sources.event_segment_bytes,
         ..EventLogConfig::new(partition_id, log.log_id())
     };
     let events = EventLog::find(events_config, sources.events).context("the event log")?;
-    let mut place = OlderBases { store, engine: sources.engine, reach };
     let base = place.reached_by(events.next_record(), base, &mut notes)?;
     Ok(FoundPartition { log, base, place, events, notes })
 }
@@ -455,7 +490,7 @@ impl<D: Disk, S: Disk> FoundPartition<D, S> {
         tell(place.engine.partition_id, &report, &mut notes);
         let snapshot = base.engine.position();
         match bring_to_end(Beginning { base, place, events }, &mut log, &mut notes) {
-            Ok((Base { engine, event_count }, events)) => {
+            Ok((Base { engine, event_count, .. }, events)) => {
                 Ok(Rebuilt { engine, log, events, event_count, snapshot, notes })
             }
             Err(error) => {
@@ -497,7 +532,7 @@ fn bring_to_end<D: Disk, S: Disk>(
             events.first_record(),
             base.event_count
         ));
-        base = load_snapshot(&mut place.store, &place.engine, snapshot, notes)?;
+        base = place.load(snapshot, notes)?;
         events = events.begin_again(Position(base.event_count + 1))?;
         replay(&mut base, log, from, &mut events)?;
     }
@@ -510,6 +545,12 @@ fn bring_to_end<D: Disk, S: Disk>(
 }
 
 impl RecoveredPartition {
+    /// Returns the limits that the engine will have when the partition runs.
+    #[must_use]
+    pub fn limits(&self) -> EngineLimits {
+        self.limits
+    }
+
     /// Returns a reader of the partition's events from the first retained one. What it has not read
     /// yet is not removed; the status says for whom.
     #[must_use]
@@ -744,14 +785,61 @@ fn tell(partition_id: PartitionId, report: &RecoveryReport, notes: &mut Vec<Stri
 struct OlderBases<S> {
     store: SnapshotStore<S>,
     engine: EngineConfig,
+    limits: LimitsAtStart,
     reach: Reach,
 }
 
 impl<S: Disk> OlderBases<S> {
+    /// Returns the base of a log without a snapshot.
+    fn unwritten(&self) -> anyhow::Result<Base> {
+        let config = self.limits.config_with(&self.engine, self.engine.limits())?;
+        Ok(Base { engine: Engine::new(config), event_count: 0, limits: self.limits })
+    }
+
+    /// Loads the newest sound snapshot up to position `last`, or creates a new engine.
+    fn load(&mut self, last: Position, notes: &mut Vec<String>) -> anyhow::Result<Base> {
+        let partition_id = self.engine.partition_id;
+        let (mut snapshot, skipped) = self.store.newest_sound(last)?;
+        for skipped in skipped {
+            notes.push(format!("partition {partition_id}: snapshot passed over: {skipped:?}"));
+        }
+        while let Some(found) = snapshot {
+            let at = found.position;
+            let place = || format!("the snapshot at position {at}");
+            let (event_count, state) =
+                state_in(&found.bytes).context("the snapshot is too short")?;
+            let limits = Engine::limits_in(state).unwrap_or(self.engine.limits());
+            let config = self.limits.config_with(&self.engine, limits).with_context(place)?;
+            match Engine::restore(config, state) {
+                Ok(engine) => {
+                    anyhow::ensure!(
+                        engine.position() == at,
+                        "the snapshot at position {at} holds position {}",
+                        engine.position()
+                    );
+                    return Ok(Base { engine, event_count, limits: self.limits });
+                }
+                // The engine was upgraded: replaying the log rebuilds the snapshot's state. A newer
+                // version is refused, since the log may hold entries that this program cannot read.
+                Err(error @ SnapshotError::UnknownVersion(version))
+                    if version < Engine::SNAPSHOT_VERSION =>
+                {
+                    notes.push(format!(
+                        "partition {partition_id}: the snapshot at position {at} is passed over: \
+                         {error}"
+                    ));
+                    snapshot = older_than(at, &mut self.store)?;
+                }
+                Err(error) => return Err(error).with_context(place),
+            }
+        }
+        self.unwritten()
+    }
+
     /// Loads the base before `base`, and whether the commands after it can be applied again.
     fn before(&mut self, base: &Base, notes: &mut Vec<String>) -> anyhow::Result<(Base, bool)> {
         let before = Position(base.engine.position().0 - 1);
-        let older = load_snapshot(&mut self.store, &self.engine, before, notes)?;
+        let older = self.load(before, notes)?;
         let is_within = older.engine.position().next() >= self.reach.first();
         Ok((older, is_within))
     }
@@ -759,7 +847,7 @@ impl<S: Disk> OlderBases<S> {
     /// Loads the oldest base, or `base` if it is that.
     fn earliest(&mut self, mut base: Base, notes: &mut Vec<String>) -> anyhow::Result<Base> {
         if self.reach.first() == Position(1) {
-            return Ok(Base { engine: Engine::new(self.engine.clone()), event_count: 0 });
+            return self.unwritten();
         }
         while base.event_count > 0 {
             match self.before(&base, notes)? {
@@ -831,49 +919,6 @@ impl<S: Disk> OlderBases<S> {
     }
 }
 
-/// Loads the newest sound snapshot up to position `last`, or creates a new engine.
-fn load_snapshot<S: Disk>(
-    store: &mut SnapshotStore<S>,
-    engine_config: &EngineConfig,
-    last: Position,
-    notes: &mut Vec<String>,
-) -> anyhow::Result<Base> {
-    let partition_id = engine_config.partition_id;
-    let (mut snapshot, skipped) = store.newest_sound(last)?;
-    for skipped in skipped {
-        notes.push(format!("partition {partition_id}: snapshot passed over: {skipped:?}"));
-    }
-    while let Some(found) = snapshot {
-        let at = found.position;
-        let (event_count, state) = state_in(&found.bytes).context("the snapshot is too short")?;
-        match Engine::restore(engine_config.clone(), state) {
-            Ok(engine) => {
-                anyhow::ensure!(
-                    engine.position() == at,
-                    "the snapshot at position {at} holds position {}",
-                    engine.position()
-                );
-                return Ok(Base { engine, event_count });
-            }
-            // The engine was upgraded: replaying the log rebuilds the snapshot's state. A newer
-            // version is refused, since the log may hold entries that this program cannot read.
-            Err(error @ SnapshotError::UnknownVersion(version))
-                if version < Engine::SNAPSHOT_VERSION =>
-            {
-                notes.push(format!(
-                    "partition {partition_id}: the snapshot at position {at} is passed over: \
-                     {error}"
-                ));
-                snapshot = older_than(at, store)?;
-            }
-            Err(error) => {
-                return Err(error).with_context(|| format!("the snapshot at position {at}"));
-            }
-        }
-    }
-    Ok(Base { engine: Engine::new(engine_config.clone()), event_count: 0 })
-}
-
 /// Loads the newest sound snapshot before a position; newer ones stay.
 fn older_than<S: Disk>(
     at: Position,
@@ -917,6 +962,7 @@ fn replay<D: Disk>(
         for (index, (position, log_time)) in places.iter().enumerate() {
             let (command, ahead) = commands[index..].split_first().expect("one for each place");
             base.engine.prefetch(ahead);
+            base.prepare(command, *log_time)?;
             base.engine.apply(*position, *log_time, command, &mut said);
             events.stamp(*log_time);
             for event in said.drain(..) {

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use rtrb::RingBuffer;
 use support::{HERE, command, engine_of, settings};
-use weir_engine::{Engine, EngineLimits, LimitError};
+use weir_engine::{Engine, EngineLimits, LimitError, Memory};
 use weir_io::{ThreadDisk, WakeFd};
 use weir_log::{LogReader, SegmentKind};
+use weir_partition::engine_limits::{ChosenLimits, TooLittleMemory};
 use weir_partition::handoff::{SourcePort, Submission};
-use weir_partition::recovery::{Background, RecoverySettings, find_in_directory};
+use weir_partition::recovery::{Background, EngineMemory, RecoverySettings, find_in_directory};
 use weir_partition::{Partition, PartitionFigures, PartitionParts};
 use weir_probe::Recorder;
 use weir_runtime::Agent;
@@ -30,7 +31,7 @@ struct Run {
 }
 
 fn with_limits(node_dir: &Path, limits: EngineLimits) -> RecoverySettings {
-    RecoverySettings { limits, ..settings(node_dir) }
+    RecoverySettings { limits: limits.into(), ..settings(node_dir) }
 }
 
 impl Run {
@@ -148,18 +149,22 @@ fn changed_limits_are_the_first_command_of_a_start_and_no_command_of_the_next() 
     run.import(6..=6, 7);
     run.stop();
     assert_eq!(places_of_limits(dir, HERE), [4]);
-    // Without the section the limits are those from before.
-    let mut run = Run::start(&with_limits(dir, EngineLimits::DEFAULT)).unwrap();
-    run.run_until(8);
+    // Without the section the limits are those of the log.
+    let mut run = Run::start(&settings(dir)).unwrap();
+    run.import(7..=7, 8);
     run.stop();
-    assert_eq!(places_of_limits(dir, HERE), [4, 8]);
+    assert_eq!(places_of_limits(dir, HERE), [4]);
+    let mut run = Run::start(&with_limits(dir, EngineLimits::DEFAULT)).unwrap();
+    run.run_until(9);
+    run.stop();
+    assert_eq!(places_of_limits(dir, HERE), [4, 9]);
     // A replay without snapshots passes through all of them.
     std::fs::remove_dir_all(weir_partition::dirs::PartitionDirs::new(dir, HERE).snapshots())
         .unwrap();
     let settings = with_limits(dir, EngineLimits::DEFAULT);
     let found = find_in_directory(&settings, HERE, &WakeFd::new().unwrap()).unwrap();
     let engine = found.recover().unwrap().engine;
-    assert_eq!((engine.position(), engine.limits()), (Position(8), EngineLimits::DEFAULT));
+    assert_eq!((engine.position(), engine.limits()), (Position(9), EngineLimits::DEFAULT));
 }
 
 /// A kill leaves the command in the log or not, whole.
@@ -236,6 +241,96 @@ fn limits_below_what_is_held_are_refused_before_a_command_is_in_the_log() {
     assert_eq!(run.figures.counters.report().imports_refused, 1);
     run.stop();
     assert_eq!(places_of_limits(copy, HERE), [11]);
+}
+
+/// A key that is left out changes nothing, and what changes is told.
+#[test]
+fn a_limit_that_is_not_chosen_stays_as_the_log_has_it_and_a_change_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let choosing = |limits| RecoverySettings { limits, ..settings(dir) };
+    let notes_of = |settings: &RecoverySettings| {
+        let found = find_in_directory(settings, HERE, &WakeFd::new().unwrap()).unwrap();
+        let told = found.limits();
+        let recovered = found.recover().unwrap();
+        assert_eq!(recovered.limits(), told);
+        let is_change = |note: &&String| note.contains("limits of its engine");
+        recovered.notes.iter().find(is_change).cloned()
+    };
+    Run::start(&with_limits(dir, OTHERS)).unwrap().stop();
+    assert_eq!(notes_of(&settings(dir)), None);
+    let one = choosing(ChosenLimits { orders: Some(6), ..ChosenLimits::default() });
+    let told = notes_of(&one).unwrap();
+    assert_eq!(told, "partition 1: the limits of its engine change: orders 5 to 6");
+    let mut run = Run::start(&one).unwrap();
+    run.run_until(2);
+    run.stop();
+    assert_eq!(notes_of(&one), None);
+    let found = find_in_directory(&settings(dir), HERE, &WakeFd::new().unwrap()).unwrap();
+    assert_eq!(found.limits(), EngineLimits { orders_max: 6, ..OTHERS });
+}
+
+/// The check knew the configured limits alone, and the recovery made tables of the log's.
+#[test]
+fn a_log_with_limits_beyond_the_machine_is_refused_before_its_tables_are_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let wide = EngineLimits { positions_max: 1 << 24, ..EngineLimits::DEFAULT };
+    Run::start(&with_limits(dir, wide)).unwrap().stop();
+    let memory = |memory_bytes| RecoverySettings { memory_bytes, ..settings(dir) };
+    let start = |settings: &RecoverySettings| Run::start(settings).map(Run::stop);
+    let needed = wide.table_bytes();
+    let refused = TooLittleMemory { needed, available: needed - 1 };
+    let lower = ChosenLimits { positions: Some(1_000), ..ChosenLimits::default() };
+    // By the snapshot, and by the command behind the snapshots.
+    let copy = copy_of(dir);
+    let snapshots = weir_partition::dirs::PartitionDirs::new(copy.path(), HERE).snapshots();
+    std::fs::remove_dir_all(snapshots).unwrap();
+    for (dir, limits) in [
+        (dir, ChosenLimits::default()),
+        (dir, lower),
+        (copy.path(), ChosenLimits::default()),
+        (copy.path(), lower),
+    ] {
+        let settings =
+            RecoverySettings { node_dir: dir.to_owned(), limits, ..memory(Some(needed - 1)) };
+        let error = start(&settings).unwrap_err();
+        assert_eq!(error.downcast_ref::<TooLittleMemory>(), Some(&refused), "{error:#}");
+    }
+    // There lower limits can be set, and then the small machine is enough.
+    let mut run = Run::start(&RecoverySettings { limits: lower, ..memory(Some(needed)) }).unwrap();
+    run.run_until(2);
+    run.stop();
+    start(&memory(Some(needed - 1))).unwrap();
+    // The limits of an engine without any are refused nowhere.
+    let new = tempfile::tempdir().unwrap();
+    start(&RecoverySettings { memory_bytes: Some(1), ..settings(new.path()) }).unwrap();
+}
+
+/// Tables that the start replaces at once are not populated first.
+#[test]
+fn memory_is_taken_ahead_for_the_limits_that_stand_at_the_end_of_a_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let ahead = |limits: EngineLimits| RecoverySettings {
+        engine_memory: EngineMemory::Ahead,
+        ..with_limits(dir, limits)
+    };
+    let few = EngineLimits { orders_max: 100, positions_max: 100, ..EngineLimits::DEFAULT };
+    Run::start(&ahead(few)).unwrap().stop();
+    let more = EngineLimits { orders_max: 200, ..few };
+    for (limits, changes, position) in [(few, false, 2), (more, true, 4)] {
+        let found = find_in_directory(&ahead(limits), HERE, &WakeFd::new().unwrap()).unwrap();
+        let recovered = found.recover().unwrap();
+        assert_eq!(recovered.limits() != recovered.engine.limits(), changes);
+        // For the tables that there are, or for those that the command makes.
+        assert_eq!(recovered.engine.config().memory, Memory::Ahead);
+        drop(recovered);
+        let mut run = Run::start(&ahead(limits)).unwrap();
+        run.import(1..=1, position);
+        assert_eq!(run.figures.counters.report().live_orders_max, u64::from(limits.orders_max));
+        run.stop();
+    }
 }
 
 #[test]

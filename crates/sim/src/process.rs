@@ -14,6 +14,7 @@ use weir_log::tail::{TailConfig, TailHandle, TailReader, tail_in};
 use weir_log::{
     EmbeddedLog, LogConfig, LogReader, SegmentKind, SequencedLog as _, SnapshotStore, read_events,
 };
+use weir_partition::engine_limits::LimitsAtStart;
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{
     PartitionPort, SourcePort, gateway_to_partition, gateway_to_partition_with,
@@ -193,6 +194,7 @@ pub fn recover(
         log,
         event_segment_bytes: plan.event_segment_bytes,
         engine: engine_config(),
+        limits: LimitsAtStart::default(),
         commands: ProcessDisk::new(disks.commands.clone(), gates.commands.clone(), lies),
         events: ProcessDisk::new(disks.events.clone(), gates.events.clone(), false),
         snapshots: disks.snapshots.clone(),

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use weir_engine::{EngineLimits, LimitError};
+use weir_partition::engine_limits::ChosenLimits;
 use weir_partition::recovery::EngineMemory;
 use weir_runtime::ConfigError;
 
@@ -11,87 +12,27 @@ use weir_runtime::ConfigError;
 pub struct EngineSection {
     /// The time at which a trading partition's engine allocates its memory: `as-filled` or `ahead`.
     pub memory: EngineMemory,
-    /// The limits of its tables.
-    pub limits: LimitsSection,
+    /// The limits of their tables; those that are left out stay as the logs have them.
+    pub limits: ChosenLimits,
 }
 
-/// The limits of the engines' tables, in rows. A start whose limits differ from those of a
-/// partition's log sequences a command that sets them; it is refused if the partition holds more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LimitsSection {
-    /// The maximum number of accounts of the node, from 1 to 16,777,216.
-    pub accounts: u32,
-    /// The maximum number of sessions of the node, from 1 to 1,048,576.
-    pub sessions: u32,
-    /// The maximum number of firms of the node, from 1 to 1,048,576.
-    pub firms: u32,
-    /// The maximum number of instruments of the node, from 1 to 1,048,576.
-    pub instruments: u32,
-    /// The maximum number of a partition's live orders, from 1 to 16,777,215.
-    pub orders: u32,
-    /// The maximum number of a partition's pairs of account and instrument with a position or a
-    /// live order, from 1 to 1,073,741,824.
-    pub positions: u32,
-    /// The maximum number of a partition's trades retained for busts, from 1 to 16,777,216.
-    pub trades: u32,
-}
-
-impl Default for LimitsSection {
-    fn default() -> LimitsSection {
-        let EngineLimits {
-            accounts_max,
-            sessions_max,
-            firms_max,
-            instruments_max,
-            orders_max,
-            positions_max,
-            trades_max,
-        } = EngineLimits::DEFAULT;
-        LimitsSection {
-            accounts: accounts_max,
-            sessions: sessions_max,
-            firms: firms_max,
-            instruments: instruments_max,
-            orders: orders_max,
-            positions: positions_max,
-            trades: trades_max,
-        }
-    }
-}
-
-impl LimitsSection {
-    /// Returns the limits of a trading partition.
-    #[must_use]
-    pub fn limits(&self) -> EngineLimits {
-        EngineLimits {
-            accounts_max: self.accounts,
-            sessions_max: self.sessions,
-            firms_max: self.firms,
-            instruments_max: self.instruments,
-            orders_max: self.orders,
-            positions_max: self.positions,
-            trades_max: self.trades,
-        }
-    }
-
-    /// Checks that each limit is in its range.
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let Err(LimitError::OutOfRange { limit, configured, .. }) = self.limits().check_ranges()
-        else {
-            return Ok(());
-        };
-        let (key, want) = match limit {
-            "accounts" => ("engine.limits.accounts", "1 to 16777216"),
-            "sessions" => ("engine.limits.sessions", "1 to 1048576"),
-            "firms" => ("engine.limits.firms", "1 to 1048576"),
-            "instruments" => ("engine.limits.instruments", "1 to 1048576"),
-            "orders" => ("engine.limits.orders", "1 to 16777215"),
-            "positions" => ("engine.limits.positions", "1 to 1073741824"),
-            _ => ("engine.limits.trades", "1 to 16777216"),
-        };
-        Err(ConfigError::OutOfRange { key, value: configured.to_string(), want })
-    }
+/// Checks that each chosen limit is in its range.
+pub(super) fn check(limits: &ChosenLimits) -> Result<(), ConfigError> {
+    // The others are those of a log, or of an engine without one.
+    let all = limits.over(&EngineLimits::DEFAULT);
+    let Err(LimitError::OutOfRange { limit, configured, .. }) = all.check_ranges() else {
+        return Ok(());
+    };
+    let (key, want) = match limit {
+        "accounts" => ("engine.limits.accounts", "1 to 16777216"),
+        "sessions" => ("engine.limits.sessions", "1 to 1048576"),
+        "firms" => ("engine.limits.firms", "1 to 1048576"),
+        "instruments" => ("engine.limits.instruments", "1 to 1048576"),
+        "orders" => ("engine.limits.orders", "1 to 16777215"),
+        "positions" => ("engine.limits.positions", "1 to 1073741824"),
+        _ => ("engine.limits.trades", "1 to 16777216"),
+    };
+    Err(ConfigError::OutOfRange { key, value: configured.to_string(), want })
 }
 
 #[cfg(test)]
@@ -107,24 +48,25 @@ mod tests {
         assert!(Config::parse("[engine]\nmemory = \"now\"\n").is_err());
     }
 
+    /// A start without the section, or by a tool without the file, changes no limit.
     #[test]
-    fn limits_that_the_file_leaves_out_are_those_of_an_engine_without() {
+    fn limits_that_the_file_leaves_out_are_not_chosen() {
         let limits = |text: &str| Config::parse(text).unwrap().recovery().limits;
-        assert_eq!(limits(""), EngineLimits::DEFAULT);
-        assert_eq!(limits("[engine.limits]\n"), EngineLimits::DEFAULT);
+        assert_eq!(limits(""), ChosenLimits::default());
+        assert_eq!(limits("[engine.limits]\n"), ChosenLimits::default());
         let text = "[engine.limits]\naccounts = 1\nsessions = 65_536\norders = 10_000_000\n\
                     positions = 100_000_000\n";
-        let expected = EngineLimits {
-            accounts_max: 1,
-            sessions_max: 65_536,
-            orders_max: 10_000_000,
-            positions_max: 100_000_000,
-            ..EngineLimits::DEFAULT
+        let expected = ChosenLimits {
+            accounts: Some(1),
+            sessions: Some(65_536),
+            orders: Some(10_000_000),
+            positions: Some(100_000_000),
+            ..ChosenLimits::default()
         };
         assert_eq!(limits(text), expected);
         let text = "[engine.limits]\nfirms = 2\ninstruments = 3\ntrades = 4\n";
-        let EngineLimits { firms_max, instruments_max, trades_max, .. } = limits(text);
-        assert_eq!([firms_max, instruments_max, trades_max], [2, 3, 4]);
+        let ChosenLimits { firms, instruments, trades, .. } = limits(text);
+        assert_eq!([firms, instruments, trades], [Some(2), Some(3), Some(4)]);
     }
 
     #[test]

@@ -11,9 +11,10 @@ use anyhow::Context;
 use weir_door::handshakes::TlsDoor;
 use weir_door::reader_ports::ReaderPorts;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
+use weir_engine::EngineLimits;
 use weir_gateway::Gateway;
 use weir_gateway::checkpoint::CheckpointAgent;
-use weir_io::{ThreadDisk, WakeFd};
+use weir_io::{Clock as _, SystemClock, ThreadDisk, WakeFd};
 use weir_log::SequencedLog as _;
 use weir_orderstate::cold::{ColdAgent, ends};
 use weir_orderstate::ingest::IngestAgent;
@@ -24,7 +25,7 @@ use weir_partition::control_import::{ControlImporter, ImportingPartition};
 use weir_partition::dirs::partition_dir;
 use weir_partition::formats::refuse_newer;
 use weir_partition::handoff::{SourcePort, gateway_to_partition};
-use weir_partition::recovery::{RecoveredPartition, find_in_directory};
+use weir_partition::recovery::{RecoveredPartition, RecoverySettings, find_in_directory};
 use weir_probe::Drain;
 use weir_runtime::{Agent, Runner};
 use weir_subscribe::SubscriptionsAgent;
@@ -43,8 +44,8 @@ use super::threads::{
 };
 use super::{CONTROL, Node, Recovery, StartTimes};
 use crate::config::Config;
+use crate::engine_memory;
 use crate::health::Health;
-use crate::limits;
 use crate::status::NodeStatus;
 
 /// The backlog of connections that the system keeps until they are accepted.
@@ -113,24 +114,34 @@ impl Views {
     }
 }
 
-/// Recovers the partitions, each with its report.
+/// Recovers the partitions, each with its report. Returns the note on their memory too.
 fn recover_all(
     config: &Config,
     partitions: &[PartitionId],
     wake_fd: &WakeFd,
-) -> anyhow::Result<(Vec<RecoveredPartition>, Vec<Recovery>)> {
+) -> anyhow::Result<(Vec<RecoveredPartition>, Vec<Recovery>, String)> {
     let (mut found, mut recovered, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
+    let memory_bytes = engine_memory::machine_memory();
+    let settings =
+        RecoverySettings { memory_bytes, started: SystemClock.now(), ..config.recovery() };
+    let compare = |limits: Vec<(PartitionId, EngineLimits)>| {
+        engine_memory::compare(&limits, config.engine.memory, memory_bytes)
+    };
     // All are looked at before the first is changed: a refusal leaves the files as they are.
     for id in partitions {
         let begun = Instant::now();
-        found.push((find_in_directory(&config.recovery(), *id, wake_fd)?, begun.elapsed()));
+        found.push((find_in_directory(&settings, *id, wake_fd)?, begun.elapsed()));
     }
     check_imports(
         found.first().map_or(Position::NONE, |(control, _)| control.last_position()),
         found.iter().map(|(one, _)| (one.partition_id(), one.control_position())),
     )?;
-    for (one, before) in found {
+    compare(found.iter().map(|(one, _)| (one.partition_id(), one.limits())).collect())?;
+    for (mut one, before) in found {
         let begun = Instant::now();
+        if let Some(control) = recovered.first().map(RecoveredPartition::limits) {
+            one.begin_like(&control);
+        }
         let one = one.recover()?;
         recoveries.push(Recovery::of(&one, before + begun.elapsed()));
         recovered.push(one);
@@ -140,7 +151,8 @@ fn recover_all(
         recovered.first().map_or(Position::NONE, |one| Position(one.log.next_position().0 - 1)),
         recovered.iter().map(|one| (one.partition_id, one.engine.control_position())),
     )?;
-    Ok((recovered, recoveries))
+    let note = compare(recovered.iter().map(|one| (one.partition_id, one.limits())).collect())?;
+    Ok((recovered, recoveries, note))
 }
 
 impl<'a> Builder<'a> {
@@ -155,9 +167,10 @@ impl<'a> Builder<'a> {
         let (listener, address) = listen(config)?;
         let web_listener = listen_for_web(config)?;
         let tls = open_door(config)?;
-        let mut notes = vec![prepare(config, partitions)?];
+        prepare_dir(config, partitions)?;
         let wake_fd = WakeFd::new()?;
-        let (recovered, recoveries) = recover_all(config, partitions, &wake_fd)?;
+        let (recovered, recoveries, note) = recover_all(config, partitions, &wake_fd)?;
+        let mut notes = vec![note];
         notes.extend(recovered.iter().flat_map(|one| one.notes.clone()));
         let mut probes = Probes::start(config, &mut notes);
         let parts = Assembly::new(config, health, tls)?;
@@ -345,16 +358,6 @@ fn listen_for_web(config: &Config) -> anyhow::Result<Option<std::net::TcpListene
 fn open_door(config: &Config) -> anyhow::Result<Option<Arc<TlsDoor>>> {
     let door = config.tls.as_ref().map(|tls| TlsDoor::open(tls.files())).transpose()?;
     Ok(door.map(Arc::new))
-}
-
-/// Checks that the machine has the engines' memory, and makes the directories. Returns the note of
-/// the memory.
-fn prepare(config: &Config, partitions: &[PartitionId]) -> anyhow::Result<String> {
-    // The first is the control partition.
-    let trading_count = partitions.len() - 1;
-    let note = limits::engine_memory(config, trading_count, limits::machine_memory())?;
-    prepare_dir(config, partitions)?;
-    Ok(note)
 }
 
 /// Creates the node's directory and those of its partitions, if needed; refuses one that a newer

@@ -21,7 +21,7 @@ use weir_partition::event_reader::PastRead;
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::fd_poller::FdPoller;
 use weir_runtime::{Agent, Runner, Wake};
-use weir_types::Nanos;
+use weir_types::{Nanos, PartitionId};
 use weir_wire::Event;
 use weir_wire::event::OrderEvent;
 
@@ -82,6 +82,7 @@ impl Assembly<'_> {
         for (id, section) in config.publishers() {
             let trading = trading.iter_mut().find(|one| one.partition_id == id);
             let trading = trading.expect("the partitions of the configuration are recovered");
+            notes.extend(note_of_numbers(id, trading.limits().instruments_max));
             let mut store = open_checkpoints(trading)?;
             let begins_with = beginning(section, &mut store, trading, notes)?;
             let events = || events(section, trading, begins_with.clone());
@@ -111,6 +112,18 @@ impl Assembly<'_> {
     fn behind(&self, name: &'static str) -> Runner {
         Runner::new(name, Wake::new(), self.config.wait).sharing(DELIVERY_SHARE).giving_way()
     }
+}
+
+/// Returns the note for operators of more instruments than a session of the published market has
+/// numbers for.
+fn note_of_numbers(partition_id: PartitionId, instruments_max: u32) -> Option<String> {
+    let numbers = u32::from(u16::MAX);
+    (instruments_max > numbers).then(|| {
+        format!(
+            "partition {partition_id} can have {instruments_max} instruments, and a session of its \
+             published market has the first {numbers}: the others are left out of it"
+        )
+    })
 }
 
 /// Builds the agent of a channel; returns it with the socket in which it rests, and the address for

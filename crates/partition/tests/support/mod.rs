@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use weir_engine::{Engine, EngineConfig, EngineLimits};
+use weir_engine::{Engine, EngineConfig};
 use weir_io::{SimDisk, SyncStrategy};
 use weir_log::event_log::read_events;
 use weir_log::snapshot::SnapshotStore;
@@ -12,6 +12,7 @@ use weir_log::{
     Append, Batch, Durability, EmbeddedLog, LogConfig, Push, SegmentKind, SequencedLog,
     retained_segments,
 };
+use weir_partition::engine_limits::{ChosenLimits, LimitsAtStart};
 use weir_partition::holds::Holds;
 use weir_partition::recovery::{EngineMemory, Rebuilt, RecoverySettings, Sources, rebuild};
 use weir_partition::retention::{RetentionLimits, RetentionTimes};
@@ -48,6 +49,7 @@ impl Disks {
             log: LogConfig { durability: self.1, ..log_config() },
             event_segment_bytes: SEGMENT_BYTES,
             engine: EngineConfig::new(HERE),
+            limits: LimitsAtStart::default(),
             commands,
             events,
             snapshots,
@@ -88,7 +90,9 @@ pub(crate) fn settings(node_dir: &Path) -> RecoverySettings {
         event_segment_bytes: 1 << 20,
         event_memory_bytes: 1 << 20,
         engine_memory: EngineMemory::AsFilled,
-        limits: EngineLimits::DEFAULT,
+        limits: ChosenLimits::default(),
+        memory_bytes: None,
+        started: Nanos(0),
         snapshot_every_commands: 1_000,
         snapshots_kept: 2,
         retention: RetentionLimits::default(),
