@@ -26,6 +26,7 @@ mod builder;
 mod checkpoints;
 mod cold;
 mod doors;
+mod engine_limits;
 mod exchange;
 mod gateway;
 mod known_partitions;

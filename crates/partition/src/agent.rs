@@ -10,10 +10,10 @@
 //! published ([`outbox`](crate::outbox)).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_engine::{Debt, Engine, EngineLimits};
+use weir_engine::{Debt, Engine};
 use weir_log::tail::TailWriter;
 use weir_log::{Append, Batch, Poll, Push, SequencedLog};
 use weir_probe::{Point, Recorder, TraceId, Tsc};
@@ -52,6 +52,8 @@ const TRADES_INTERVAL: u64 = 100_000_000;
 const UNCOMMITTED_MAX: usize = 64 * 1024;
 /// The time for which a stop waits for room on the disk, in nanoseconds.
 const STOP_WITHOUT_ROOM_MAX: u64 = 5_000_000_000;
+
+mod limits;
 
 weir_runtime::figures! {
     /// A partition's counters.
@@ -178,6 +180,8 @@ pub struct PartitionFigures {
     holder: Mutex<&'static str>,
     /// The first debts of limited accounts.
     debts: Mutex<Vec<Debt>>,
+    /// True when the engine ignored a command that sets limits.
+    are_limits_refused: AtomicBool,
 }
 
 impl PartitionFigures {
@@ -217,6 +221,17 @@ impl PartitionFigures {
     pub fn holder(&self) -> Option<&'static str> {
         let name = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
         Some(*name).filter(|name| !name.is_empty())
+    }
+
+    /// Publishes that the engine ignored a command that sets limits.
+    pub fn tell_limits_refused(&self) {
+        self.are_limits_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true when the engine ignored a command that sets limits, because it held more.
+    #[must_use]
+    pub fn are_limits_refused(&self) -> bool {
+        self.are_limits_refused.load(Ordering::Relaxed)
     }
 
     /// Publishes the figures of the engine that follow from operators' requests.
@@ -399,17 +414,6 @@ impl<L: SequencedLog + Send> Partition<L> {
             log_due: Nanos(0),
             truncated_before: 0,
         }
-    }
-
-    /// Returns the partition with these limits of its engine. If it has others, the command that
-    /// sets them comes before all others.
-    #[must_use]
-    pub fn with_limits(mut self, limits: EngineLimits) -> Partition<L> {
-        if limits != self.engine.limits() || plant::is(Plant::LimitsSequencedAgain) {
-            let command = Command::SetLimits(limits.to_command());
-            self.kept.insert(0, (usize::MAX, Submission::internal(command)));
-        }
-        self
     }
 
     /// Takes commands from the sources into the batch; returns their number.
@@ -685,6 +689,9 @@ impl<L: SequencedLog + Send> Partition<L> {
         let t4 = self.recorder.record(trace, Point::T4);
         let (position, log_time) = (pending.position, pending.log_time);
         self.tell_ends(position);
+        if let Some(Command::SetLimits(_)) = self.commands.front() {
+            self.write_limits();
+        }
         let (commands, _) = self.commands.as_slices();
         let (command, ahead) = commands.split_first().expect("each pending one has its command");
         self.engine.prefetch(ahead);
@@ -692,7 +699,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         let t5 = self.recorder.record(trace, Point::T5);
         match command {
             Command::Tick => self.ticks.applied(self.is_due()),
-            Command::SetLimits(_) => self.figures.tell_limits(&self.engine),
+            Command::SetLimits(limits) => self.tell_new_limits(limits),
             _ => {}
         }
         if trace.is_some()

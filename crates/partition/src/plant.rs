@@ -52,5 +52,7 @@ weir_plant::plants! {
         LimitsUnchecked,
         /// Each start sequences the limits, whatever the log has.
         LimitsSequencedAgain,
+        /// At `memory` new limits are applied before they are in the log's files.
+        LimitsUnwritten,
     }
 }

@@ -35,6 +35,7 @@ use weir_web::WebServer;
 use super::assembly::Assembly;
 use super::cold::log_end;
 use super::doors::OuterDoor;
+use super::engine_limits::{AwaitedLimits, wait_for_limits};
 use super::gateway::{GatewayStart, WebSide, port_of};
 use super::operator::bootstrap;
 use super::probes::{Probes, keeper, start_hiccups};
@@ -257,6 +258,7 @@ impl<'a> Builder<'a> {
         let Builder { mut parts, mut probes, mut notes, web, .. } = self;
         let (config, tls) = (parts.config, parts.tls.clone());
         let figures = self.recovered.iter().map(|one| parts.figures(one)).collect();
+        let awaited: Vec<_> = self.recovered.iter().map(awaited_limits).collect();
         let settings = config.recovery();
         let split = self.recovered.into_iter().map(|one| one.with_background(&settings));
         let split = split.collect::<Result<Vec<_>, _>>()?;
@@ -295,6 +297,7 @@ impl<'a> Builder<'a> {
         let cores = Cores { gateway: self.gateway, partitions };
         let mut starting = StartingThreads::new(parts.draining.clone());
         parts.start_threads(cores, common, views, &self.wake_fd, &mut starting.threads)?;
+        wait_for_limits(&awaited, &starting.threads)?;
         parts.wait_for_operator(self.definitions)?;
         let Assembly { draining, token_keys, market_doors: doors, .. } = parts;
         let web = self.web_listener.zip(web.hub);
@@ -316,6 +319,12 @@ impl<'a> Builder<'a> {
             notes,
         })
     }
+}
+
+/// Returns the limits that the start waits for in a partition's engine.
+fn awaited_limits(of: &RecoveredPartition) -> AwaitedLimits {
+    let (partition_id, limits, figures) = (of.partition_id, of.limits(), of.figures.clone());
+    AwaitedLimits { partition_id, limits, figures }
 }
 
 /// Checks that the control log, which ends at `last`, has all definitions that the partitions have

@@ -104,6 +104,7 @@ mod tests {
     use weir_wire::Command;
 
     use super::*;
+    use crate::config::EngineSection;
 
     /// Returns a node that publishes its market and serves snapshots of it at an address.
     fn config_of_publisher(dir: &Path, snapshots: SocketAddr) -> Config {
@@ -180,34 +181,45 @@ mod tests {
         Config { dir: dir.to_owned(), ..Config::parse(text).unwrap() }
     }
 
-    /// Returns the position of a partition once its engine has a limit of sessions, and the limit
-    /// of its live orders.
+    /// Returns the position of a partition of a started node, whose engine has a limit of sessions,
+    /// and the limit of its live orders.
     fn position_with(node: &Node, partition_id: PartitionId, sessions_max: u64) -> (u64, u64) {
         let mut partitions = node.status.partitions.iter();
         let (_, _, figures) = partitions.find(|(id, _, _)| *id == partition_id).unwrap();
-        for _ in 0..2_000 {
-            let counts = figures.counters.report();
-            if counts.sessions_max == sessions_max {
-                return (counts.position, counts.live_orders_max);
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        panic!("partition {partition_id}: {:?}", figures.counters.report());
+        let counts = figures.counters.report();
+        assert_eq!(counts.sessions_max, sessions_max, "the node is announced with its limits");
+        (counts.position, counts.live_orders_max)
     }
 
     #[test]
-    fn changed_limits_are_set_in_both_partitions_once() {
+    fn changed_limits_are_set_in_all_partitions_once() {
         let dir = tempfile::tempdir().unwrap();
         let mut node = Node::start(&config(dir.path()), Arc::default()).unwrap();
         assert_eq!(position_with(&node, CONTROL, 1 << 14), (1, 1 << 20), "its operator");
         node.stop();
-        for _ in 0..2 {
-            let config = config_of_limits(dir.path());
-            let mut node = Node::start(&config, Arc::default()).unwrap();
+        let is_change = |note: &&String| note.contains("limits of its engine change");
+        // With a second trading partition, and then without the section.
+        let limits = config_of_limits(dir.path());
+        let more = "[[partition]]\nid = 1\n[[partition]]\nid = 2\n";
+        let three = Config { partitions: Config::parse(more).unwrap().partitions, ..limits };
+        let without = Config { engine: EngineSection::default(), ..three.clone() };
+        for (config, changes) in [(&three, 3), (&three, 0), (&without, 0)] {
+            let mut node = Node::start(config, Arc::default()).unwrap();
             assert_eq!(position_with(&node, CONTROL, 65_536), (2, 1 << 20));
-            assert_eq!(position_with(&node, PartitionId(1), 65_536).1, 1_000);
+            for id in [1, 2] {
+                assert_eq!(position_with(&node, PartitionId(id), 65_536).1, 1_000);
+            }
+            assert_eq!(node.start_notes().iter().filter(is_change).count(), changes);
             node.stop();
         }
+        // A new partition takes in the same definitions, and has its own orders.
+        let more = format!("{more}[[partition]]\nid = 3\n");
+        let four = Config { partitions: Config::parse(&more).unwrap().partitions, ..without };
+        let mut node = Node::start(&four, Arc::default()).unwrap();
+        assert_eq!(position_with(&node, CONTROL, 65_536), (2, 1 << 20));
+        assert_eq!(position_with(&node, PartitionId(1), 65_536).1, 1_000);
+        assert_eq!(position_with(&node, PartitionId(3), 65_536).1, 1 << 20);
+        node.stop();
     }
 
     /// The first start took the operator for made once the control log had a command.

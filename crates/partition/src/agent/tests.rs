@@ -19,6 +19,8 @@ use crate::handoff::{
     FEEDBACK_MAX, PartitionPort, SUBMISSIONS_MAX, SourcePort, gateway_to_partition,
 };
 
+mod limits;
+
 /// The state of a log without entries.
 struct State {
     epoch: Epoch,
@@ -30,6 +32,10 @@ struct State {
     is_full: bool,
     /// The positions before which it may remove entries, as it was told.
     truncated: Vec<u64>,
+    /// The figures of its partition, for the limits at each flush.
+    watched: Option<Arc<PartitionFigures>>,
+    /// The next position at each flush, and the published limit of orders.
+    flushed: Vec<(u64, u64)>,
 }
 
 impl State {
@@ -43,6 +49,8 @@ impl State {
             log_time: Nanos(0),
             is_full: false,
             truncated: Vec::new(),
+            watched: None,
+            flushed: Vec::new(),
         }
     }
 }
@@ -116,6 +124,10 @@ impl SequencedLog for ScriptedLog {
     }
 
     fn flush_blocking(&mut self) -> Result<(), LogError> {
+        let mut state = self.state();
+        let told = state.watched.as_ref().map(|of| of.counters.report().live_orders_max);
+        let at = (state.next, told.unwrap_or(0));
+        state.flushed.push(at);
         Ok(())
     }
 
@@ -182,16 +194,7 @@ fn commands_that_no_segment_of_the_log_holds_together_are_sequenced_in_several_b
 
 #[test]
 fn an_epoch_that_ends_under_a_partition_ends_behind_the_events_of_its_last_command() {
-    let (epoch, next, log_time) = (Epoch(1), 1, Nanos(0));
-    let state = State {
-        epoch,
-        untold: None,
-        next,
-        committed: Position::NONE,
-        log_time,
-        is_full: false,
-        truncated: Vec::new(),
-    };
+    let state = State { committed: Position::NONE, ..State::new() };
     let log = ScriptedLog(Arc::new(Mutex::new(state)));
     let partition_id = PartitionId(1);
     let (mut port, source) = gateway_to_partition(partition_id, Wake::new());
