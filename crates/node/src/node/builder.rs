@@ -115,12 +115,13 @@ impl Views {
     }
 }
 
-/// Recovers the partitions, each with its report. Returns the note on their memory too.
+/// Recovers the partitions, each with its report. Returns notes for operators too, that on the
+/// engines' memory first.
 fn recover_all(
     config: &Config,
     partitions: &[PartitionId],
     wake_fd: &WakeFd,
-) -> anyhow::Result<(Vec<RecoveredPartition>, Vec<Recovery>, String)> {
+) -> anyhow::Result<(Vec<RecoveredPartition>, Vec<Recovery>, Vec<String>)> {
     let (mut found, mut recovered, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
     let memory_bytes = engine_memory::machine_memory();
     let settings =
@@ -152,8 +153,10 @@ fn recover_all(
         recovered.first().map_or(Position::NONE, |one| Position(one.log.next_position().0 - 1)),
         recovered.iter().map(|one| (one.partition_id, one.engine.control_position())),
     )?;
-    let note = compare(recovered.iter().map(|one| (one.partition_id, one.limits())).collect())?;
-    Ok((recovered, recoveries, note))
+    let memory = compare(recovered.iter().map(|one| (one.partition_id, one.limits())).collect())?;
+    let notes = recovered.iter().flat_map(|one| one.notes.clone());
+    let notes = std::iter::once(memory).chain(notes).collect();
+    Ok((recovered, recoveries, notes))
 }
 
 impl<'a> Builder<'a> {
@@ -170,9 +173,7 @@ impl<'a> Builder<'a> {
         let tls = open_door(config)?;
         prepare_dir(config, partitions)?;
         let wake_fd = WakeFd::new()?;
-        let (recovered, recoveries, note) = recover_all(config, partitions, &wake_fd)?;
-        let mut notes = vec![note];
-        notes.extend(recovered.iter().flat_map(|one| one.notes.clone()));
+        let (recovered, recoveries, mut notes) = recover_all(config, partitions, &wake_fd)?;
         let mut probes = Probes::start(config, &mut notes);
         let parts = Assembly::new(config, health, tls)?;
         let bootstrap = bootstrap(config, &recovered[0], &mut notes)?;

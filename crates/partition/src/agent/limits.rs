@@ -1,8 +1,8 @@
 //! The change of the engine's limits: a start's first command.
 //!
 //! The engine makes its tables anew for it, which can take long. The command is in the log's files
-//! by then, at each level: a node that is killed meanwhile, by hand or for want of memory, makes the
-//! change as it recovers, and does not begin again with the old limits for ever.
+//! by then, at each level: a node that is killed meanwhile, by hand or for want of memory, makes
+//! the change as it recovers, and does not begin again with the old limits for ever.
 
 use weir_engine::EngineLimits;
 use weir_log::SequencedLog;
