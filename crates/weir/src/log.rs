@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use weir_engine::{Engine, EngineConfig, RULES_VERSION};
+use weir_engine::{Engine, EngineConfig, EngineLimits, RULES_VERSION};
 use weir_io::{Disk, DiskErrorKind, ThreadDisk};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::{Inspection, LogError, LogReader, RulesSince, SegmentKind, last_of_other_rules};
+use weir_node::engine_memory::machine_memory;
 use weir_partition::archive;
 use weir_partition::archive::store::{read_header, segment_names};
 use weir_partition::archive::whole::{WholeLog, put_back};
 use weir_partition::dirs::{PartitionDirs, partitions_in};
+use weir_partition::engine_limits::{TooLittleMemory, check_memory};
 use weir_partition::shadow::state_in;
 use weir_types::{PartitionId, Position};
 use weir_wire::{Command, Event};
@@ -389,7 +391,19 @@ fn oldest_base(
     let oldest = told.iter().find(|told| told.position.next() >= first).with_context(none)?;
     let bytes = store.load(oldest.position)?.map_err(|fault| anyhow::anyhow!("{fault}"))?;
     let (event_count, state) = state_in(&bytes).with_context(none)?;
+    if let Some(limits) = Engine::limits_in(state) {
+        check_memory(&limits, machine_memory())
+            .with_context(|| format!("the snapshot at position {}", oldest.position))?;
+    }
     Ok((Engine::restore(EngineConfig::new(partition_id), state)?, event_count))
+}
+
+/// Checks that the machine has the memory for the limits that a command sets.
+fn check_limits(command: &Command) -> Result<(), TooLittleMemory> {
+    match command {
+        Command::SetLimits(limits) => check_memory(&EngineLimits::from(limits), machine_memory()),
+        _ => Ok(()),
+    }
 }
 
 /// Compares a replay at the snapshot's position with the snapshot's state.
@@ -485,6 +499,7 @@ fn verify(at: &Where, to: u64) -> anyhow::Result<()> {
             // Its checksum and link are sound; the snapshot has its effect.
             continue;
         }
+        check_limits(&command).with_context(|| format!("entry {}", entry.position))?;
         engine.apply(entry.position, entry.log_time, &command, &mut |_: &Event| events += 1);
         if let Some(told) = due.next_if(|told| told.position == entry.position) {
             compare(told, &engine, events)?;

@@ -60,6 +60,9 @@ fn wrong_frames() -> Vec<(Vec<u8>, Reason, &'static str)> {
         reason: Reason::UnknownKey,
     };
     put_frame(&refusal, &mut nodes_own);
+    // A command of logs alone: a client that could send it could shrink the exchange.
+    let mut limits = Vec::new();
+    put_frame(&weir_engine::EngineLimits::DEFAULT.to_command(), &mut limits);
     let shorter = good[..good.len() - 1].to_vec();
     let short_block = with_byte(with_length(shorter.clone()), 6, good[6] - 1);
     vec![
@@ -82,6 +85,7 @@ fn wrong_frames() -> Vec<(Vec<u8>, Reason, &'static str)> {
         (with_length(shorter), Reason::FrameTruncated, "block"),
         (short_block, Reason::FrameTruncated, "block"),
         (nodes_own, Reason::NotAClientMessage, ""),
+        (limits, Reason::NotAClientMessage, ""),
     ]
 }
 
