@@ -111,6 +111,8 @@ pub struct Plan {
     pub event_segment_bytes: u64,
     /// The limits of both logs.
     pub limits: RetentionLimits,
+    /// True if each life sets other limits of the engine than the one before.
+    pub sets_limits: bool,
     /// True if lives have spells in which the machine withholds something.
     pub has_weather: bool,
     /// `None` for a short run.
@@ -143,6 +145,7 @@ impl Plan {
             day: None,
             event_segment_bytes: EVENT_SEGMENT_BYTES,
             limits: draw_limits(seed, segment_bytes),
+            sets_limits: SeededRng::new(seed, "plan of the engine's limits").chance(1, 3),
             tail_segment_words: [16 << 10, 32 << 10, 128 << 10][tail_rng.below(3) as usize],
             lives: (0..lives).map(|_| LifePlan::draw(&mut rng)).collect(),
         }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_engine::Engine;
+use weir_engine::{Engine, EngineLimits};
 use weir_io::disk::sim::{SimUsage, TraceOp};
 use weir_io::{Rng, SeededRng, SimDisk};
 use weir_log::tail::{TailConfig, TailHandle, TailReader, tail_in};
@@ -201,6 +201,26 @@ pub fn recover(
     })
 }
 
+/// Returns the limits of a life's engine: other ones than before where the plan says so, so that
+/// crashes meet the command that sets them. They are near those of other runs, and reached as
+/// often.
+fn limits_of_life(engine: &Engine, plan: &Plan) -> EngineLimits {
+    let present = engine.limits();
+    if !plan.sets_limits {
+        return present;
+    }
+    let first = engine_config().limits();
+    let more = |limit: u32, first: u32| if limit == first { first + 1 } else { first };
+    let limits = EngineLimits {
+        orders_max: more(present.orders_max, first.orders_max),
+        positions_max: more(present.positions_max, first.positions_max),
+        trades_max: more(present.trades_max, first.trades_max),
+        ..present
+    };
+    // Held rows may be one too many for the lower ones, as a start would find out.
+    if engine.check_limits(&limits).is_ok() { limits } else { present }
+}
+
 /// The surroundings of a process.
 pub struct Surroundings {
     /// The gates of its disks.
@@ -254,6 +274,7 @@ impl Process {
     ) -> anyhow::Result<Process> {
         let Surroundings { gates, plant, views, ring_len, log_queue_len_max } = surroundings;
         let Rebuilt { engine, log, events, event_count, snapshot, .. } = rebuilt;
+        let limits = limits_of_life(&engine, plan);
         let tail_config = TailConfig {
             segment_words: plan.tail_segment_words,
             segments: 3,
@@ -291,7 +312,8 @@ impl Process {
             recorder: Recorder::disabled(),
             figures: figures.clone(),
             durability: plan.durability,
-        });
+        })
+        .with_limits(limits);
         Ok(Process {
             partition,
             fate,

@@ -134,10 +134,15 @@ impl<L: SequencedLog> SequencedLog for Shell<L> {
         if self.is_broken {
             return Ok(());
         }
-        if let Err(error) = self.inner.flush_blocking() {
-            self.fail(&error);
+        match self.inner.flush_blocking() {
+            Ok(()) => Ok(()),
+            // The log is sound and goes on when there is room; the partition decides.
+            Err(error) if error.is_no_room() => Err(error),
+            Err(error) => {
+                self.fail(&error);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     fn truncate(&mut self, before: Position) {

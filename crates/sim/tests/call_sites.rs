@@ -32,6 +32,7 @@ fn plan(durability: Durability, fault: DiskFault) -> Plan {
         tail_segment_words: 128 << 10,
         clock_steps_per_mille: 0,
         log_queue_len_max: u64::MAX,
+        sets_limits: false,
         has_weather: false,
         day: None,
         event_segment_bytes: EVENT_SEGMENT_BYTES,
