@@ -256,6 +256,8 @@ impl Router {
 
     fn answered(&mut self, found: &Found) {
         self.pool.is_done(&found.asking);
+        self.pool.answered(found.asking.backend);
+        self.leg_mut(found).avoided = None;
         if self.pool.succeeded(found.asking.backend) {
             // One request tested it; the others have waited for that.
             self.wake_readers_without(self.pool.info(found.asking.backend).source);

@@ -57,6 +57,8 @@ pub(super) struct Leg {
     pub(super) asking: Option<PendingRequest>,
     /// The backend of the last request.
     pub(super) backend: Option<BackendId>,
+    /// The backend that took too long with it.
+    pub(super) avoided: Option<BackendId>,
     pub(super) standing: LegStatus,
     /// The time since which no backend knows the epoch of `at`.
     pub(super) lost_since: Option<Nanos>,
@@ -72,6 +74,7 @@ impl Leg {
             end: at,
             asking: None,
             backend: None,
+            avoided: None,
             standing: LegStatus::Unknown,
             lost_since: None,
             min: None,

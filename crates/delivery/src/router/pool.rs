@@ -3,6 +3,7 @@
 //! A backend is chosen by the first of these that differs:
 //!
 //! ```text
+//! it did not take too long with the reader's last request
 //! it has reached the source's newest epoch
 //! it has reached the reader's place
 //! it is the master, or the master has shown the source's log
@@ -65,6 +66,8 @@ pub(super) struct BackendCriteria {
     pub(super) is_keyed: bool,
     /// The backend of the last request, preferred among equals.
     pub(super) current: Option<BackendId>,
+    /// The backend that took too long, asked again only without another.
+    pub(super) avoided: Option<BackendId>,
 }
 
 /// The backend chosen for a request.
@@ -321,7 +324,6 @@ impl Pool {
     /// Records a valid answer. Returns true if it shows that a backend which was tested serves.
     pub(super) fn succeeded(&mut self, id: BackendId) -> bool {
         let backend = self.get_mut(id);
-        backend.answer_count += 1;
         let was_tested = backend.health == Health::Probing;
         if was_tested {
             backend.health = Health::Up;
@@ -332,7 +334,12 @@ impl Pool {
         was_tested
     }
 
-    /// Returns the number of a backend's valid answers.
+    /// Counts a valid answer to a reader. One to a probe shows nothing of the store's other work.
+    pub(super) fn answered(&mut self, id: BackendId) {
+        self.get_mut(id).answer_count += 1;
+    }
+
+    /// Returns the number of a backend's valid answers to readers.
     pub(super) fn answer_count(&self, id: BackendId) -> u64 {
         self.get(id).answer_count
     }
@@ -408,7 +415,8 @@ impl Pool {
             let preference = preference(&backend.info, wanted.is_keyed);
             let is_other = wanted.current != Some(backend.id);
             let load = (is_other, backend.asked_count, backend.id);
-            (is_old, is_behind, is_unsure, is_far, preference, load)
+            let is_avoided = wanted.avoided == Some(backend.id);
+            (is_avoided, is_old, is_behind, is_unsure, is_far, preference, load)
         };
         let best = self.backends.iter().filter(can_be_asked).min_by_key(rank)?;
         let is_behind = self.is_behind(best.id, &wanted.at);

@@ -94,7 +94,9 @@ impl Router {
             }
             self.give_up(&asking, port);
             // A backend that answers others is slow with this one: perhaps it reads an archive.
-            if !is_slow {
+            if is_slow {
+                leg.avoided = Some(asking.backend);
+            } else {
                 self.put_aside(asking.backend, BackendFault::Silent, now);
             }
         } else if asking.recheck_at.is_some_and(|at| at <= now) {
@@ -325,5 +327,6 @@ fn wanted(leg: &Leg, scope: &Scope) -> BackendCriteria {
     let filter = scope.filter();
     let has_no_key =
         filter.firm_id.is_none() && filter.account_id.is_none() && filter.instrument_id.is_none();
-    BackendCriteria { at: leg.wanted_cursor(), is_keyed: !has_no_key, current: leg.backend }
+    let (current, avoided) = (leg.backend, leg.avoided);
+    BackendCriteria { at: leg.wanted_cursor(), is_keyed: !has_no_key, current, avoided }
 }

@@ -1,14 +1,14 @@
 //! A backend that answers some requests late or never, and the readers beside.
 
-use weir_delivery::{Entitlement, FetchOutcome, OlderAnswer, Question, RouterConfig};
-use weir_types::{Nanos, OrdStatus, Reason};
+use weir_delivery::{Entitlement, FetchOutcome, Kinds, OlderAnswer, Question, RouterConfig};
+use weir_types::{FirmId, Nanos, OrdStatus, Reason};
 use weir_wire::Message as _;
 use weir_wire::delivery::{FetchOrders, PageFlags};
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::session::Reject;
 
 use crate::support::keys;
-use crate::venue::{MS, Venue, fetch, token_of};
+use crate::venue::{Answer, MS, Venue, fetch, token_of};
 
 /// As a node with two partitions has it.
 fn in_process() -> RouterConfig {
@@ -22,7 +22,7 @@ fn in_process() -> RouterConfig {
 
 /// Returns two sources, the first of which keeps one ended order and has an archive of the others,
 /// and a token below its floor.
-fn with_archive(config: RouterConfig) -> (Venue, Vec<u8>) {
+fn with_archive(config: RouterConfig, question: &FetchOrders) -> (Venue, Vec<u8>) {
     let mut venue = Venue::new(config);
     venue.retained_max = 1;
     for source in 1..=2 {
@@ -34,7 +34,7 @@ fn with_archive(config: RouterConfig) -> (Venue, Vec<u8>) {
         venue.feed_all();
     };
     say(&mut venue, 1, OrdStatus::New);
-    let (_, below) = venue.fetch_all(&fetch(), &[]);
+    let (_, below) = venue.fetch_all(question, &[]);
     for rec in 1..=4 {
         say(&mut venue, rec, OrdStatus::Filled);
     }
@@ -44,14 +44,14 @@ fn with_archive(config: RouterConfig) -> (Venue, Vec<u8>) {
 }
 
 /// Reads beside another reader for some seconds, in which both sources have news.
-fn read_beside(venue: &mut Venue) {
-    let (_, mut token) = venue.fetch_all(&fetch(), &[]);
+fn read_beside(venue: &mut Venue, question: &FetchOrders) {
+    let (_, mut token) = venue.fetch_all(question, &[]);
     for rec in 10..20 {
         for source in 1..=2 {
             venue.say(source, rec, keys(1, 1, 1), OrdStatus::New);
         }
         venue.feed_all();
-        let answer = venue.fetch(&fetch(), &token);
+        let answer = venue.fetch(question, &token);
         assert!(!answer.is(PageFlags::SOURCE_AWAY), "{:?}", answer.sources);
         assert_eq!(answer.recs(), [(1, rec), (2, rec)]);
         token = answer.token;
@@ -62,21 +62,47 @@ fn read_beside(venue: &mut Venue) {
 #[test]
 fn a_reader_that_waits_for_an_archive_takes_its_source_from_no_other() {
     for config in [in_process(), RouterConfig::default()] {
-        let (mut venue, below) = with_archive(config);
+        let (mut venue, below) = with_archive(config, &fetch());
         // News of the other source alone end no fetch with credit.
         let _asked = venue.ask(1, &FetchOrders { credit: 200, ..fetch() }, &below);
         venue.settle();
         let id = venue.followers[0].id;
         let asked = venue.local.get_mut(id).unwrap().next_older_ask();
         assert!(asked.is_some(), "the archive never answers");
-        read_beside(&mut venue);
+        read_beside(&mut venue, &fetch());
         assert_eq!(venue.router.figures().fault_count, 0, "{config:?}");
     }
 }
 
 #[test]
+fn a_reader_leaves_a_store_whose_archive_never_answers_for_another() {
+    // Who reads one firm's orders asks the master.
+    let keyed = FetchOrders { firm_id: FirmId(1), ..fetch() };
+    let (mut venue, below) = with_archive(RouterConfig::default(), &keyed);
+    venue.retained_max = 1_000;
+    venue.add_replica(1, Kinds::FULL);
+    venue.feed_all();
+    let _asked = venue.ask(1, &FetchOrders { credit: 200, ..keyed }, &below);
+    venue.settle();
+    let id = venue.followers[0].id;
+    assert!(venue.local.get_mut(id).unwrap().next_older_ask().is_some(), "the master is asked");
+    read_beside(&mut venue, &keyed);
+    let of_first = |answers: Vec<Answer>| {
+        let recs = answers.iter().flat_map(Answer::recs);
+        recs.filter(|(source, rec)| *source == 1 && *rec <= 4).count()
+    };
+    assert_eq!(of_first(venue.answers(1)), 0, "it waits for the archive");
+    for _ in 0..80 {
+        venue.advance_by(Nanos(500 * MS));
+        venue.router.probe(id, venue.now, &mut venue.local);
+        venue.settle();
+    }
+    assert_eq!(of_first(venue.answers(1)), 4, "the replica has what it lacks");
+}
+
+#[test]
 fn a_busy_archive_refuses_its_reader_for_now_and_no_other() {
-    let (mut venue, below) = with_archive(in_process());
+    let (mut venue, below) = with_archive(in_process(), &fetch());
     let _asked = venue.ask(1, &fetch(), &below);
     venue.settle();
     let desk = venue.local.get_mut(venue.followers[0].id).unwrap();
@@ -90,7 +116,7 @@ fn a_busy_archive_refuses_its_reader_for_now_and_no_other() {
     let reject: Reject = raw.decode().unwrap();
     assert_eq!(reject.reason, Reason::Overloaded);
     assert_eq!(reject.request_no.0, fetch().correlation_id);
-    read_beside(&mut venue);
+    read_beside(&mut venue, &fetch());
     assert_eq!(venue.router.figures().fault_count, 0);
 }
 
