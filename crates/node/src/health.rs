@@ -37,9 +37,9 @@ pub enum Stage {
 
 #[derive(Debug, Default)]
 struct Watched {
-    threads: Vec<(&'static str, Beat)>,
+    threads: Vec<(Arc<str>, Beat)>,
     /// Threads that may wait for a disk: orders do not depend on them.
-    file_threads: Vec<(&'static str, Beat)>,
+    file_threads: Vec<(Arc<str>, Beat)>,
     partitions: Vec<(PartitionId, Arc<PartitionFigures>)>,
     troubles: Vec<(&'static str, Arc<AtomicBool>)>,
     sources: Option<Arc<IngestFigures>>,
@@ -61,9 +61,9 @@ impl Health {
     }
 
     /// Watches a thread from now on; it must call [`beat`](Beat::beat).
-    pub fn watch_thread(&self, name: &'static str) -> Beat {
+    pub fn watch_thread(&self, name: impl Into<Arc<str>>) -> Beat {
         let beat = Beat::begin();
-        self.watched().threads.push((name, beat.clone()));
+        self.watched().threads.push((name.into(), beat.clone()));
         beat
     }
 
@@ -71,7 +71,7 @@ impl Health {
     /// live and not ready.
     pub fn watch_file_thread(&self, name: &'static str) -> Beat {
         let beat = Beat::begin();
-        self.watched().file_threads.push((name, beat.clone()));
+        self.watched().file_threads.push((name.into(), beat.clone()));
         beat
     }
 

@@ -217,7 +217,7 @@ impl Node {
 
     /// Returns the name of a thread that ended unexpectedly, if any.
     #[must_use]
-    pub fn finished_thread(&self) -> Option<&'static str> {
+    pub fn finished_thread(&self) -> Option<&str> {
         self.threads.iter().find(|thread| thread.is_finished()).map(RunningThread::name)
     }
 

@@ -172,7 +172,7 @@ impl<T: Agent + Poller> SocketAgent for T {}
 
 /// A thread before its start: its agents and its wait strategy.
 pub struct Runner {
-    name: &'static str,
+    name: Arc<str>,
     wake: Wake,
     wait: WaitStrategy,
     stopping: Arc<AtomicBool>,
@@ -198,9 +198,9 @@ const IDLE_CYCLES_BEFORE_PARK: u32 = 2;
 impl Runner {
     /// Returns a thread with this name, woken by `wake`.
     #[must_use]
-    pub fn new(name: &'static str, wake: Wake, wait: WaitStrategy) -> Runner {
+    pub fn new(name: impl Into<Arc<str>>, wake: Wake, wait: WaitStrategy) -> Runner {
         Runner {
-            name,
+            name: name.into(),
             wake,
             wait,
             stopping: Arc::new(AtomicBool::new(false)),
@@ -287,13 +287,14 @@ impl Runner {
     /// # Errors
     /// When the operating system refuses the thread or the waker.
     pub fn start(self) -> std::io::Result<RunningThread> {
-        let (wake, stopping, name) = (self.wake.clone(), self.stopping.clone(), self.name);
-        let hurried = self.hurried.clone();
+        let (wake, stopping) = (self.wake.clone(), self.stopping.clone());
+        let (name, hurried) = (self.name.clone(), self.hurried.clone());
         let may_be_left = self.may_be_left;
         if let Some(sockets) = &self.sockets {
             self.wake.set_waker(sockets.waker()?);
         }
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || self.run())?;
+        let thread = std::thread::Builder::new().name(name.to_string());
+        let thread = thread.spawn(move || self.run())?;
         Ok(RunningThread { name, wake, stopping, hurried, may_be_left, thread: Some(thread) })
     }
 
@@ -302,7 +303,7 @@ impl Runner {
             && let Err(error) = thread::pin_to_core(core)
         {
             // An unpinned node is slower but correct.
-            tracing::warn!(thread = self.name, core, %error, "cannot be pinned");
+            tracing::warn!(thread = &*self.name, core, %error, "cannot be pinned");
         }
         let _here = self.share.map(|_| self.hurried.enter());
         if let Some(share) = self.share {
@@ -361,7 +362,7 @@ impl Runner {
                 && is_news(wall)
             {
                 let step_ms = step / 1_000_000;
-                tracing::warn!(thread = self.name, step_ms, "the wall clock was set");
+                tracing::warn!(thread = &*self.name, step_ms, "the wall clock was set");
             }
             if let Some(sockets) = &mut self.sockets {
                 sockets.wall_clock_moved(wall);
@@ -456,7 +457,7 @@ impl Runner {
 /// A running thread.
 #[derive(Debug)]
 pub struct RunningThread {
-    name: &'static str,
+    name: Arc<str>,
     wake: Wake,
     stopping: Arc<AtomicBool>,
     hurried: Arc<Hurried>,
@@ -467,8 +468,8 @@ pub struct RunningThread {
 impl RunningThread {
     /// Returns the thread's name.
     #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns true when the thread has ended; before a requested stop only a panic ends it.

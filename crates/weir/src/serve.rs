@@ -470,7 +470,7 @@ async fn reload_when_told(node: &Node, args: &ServeArgs, mut hangup: Signal) {
     }
 }
 
-async fn thread_died(node: &Node) -> &'static str {
+async fn thread_died(node: &Node) -> &str {
     loop {
         if let Some(name) = node.finished_thread() {
             return name;

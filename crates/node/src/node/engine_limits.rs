@@ -23,7 +23,7 @@ pub(super) struct AwaitedLimits {
 }
 
 /// The end of a start whose limits do not come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum LimitsNotSet {
     /// The engine holds more by now.
     #[error(
@@ -39,7 +39,7 @@ pub(super) enum LimitsNotSet {
     NoRoom(PartitionId),
     /// A thread has ended.
     #[error("thread {0} ended before the engines' limits were set")]
-    ThreadEnded(&'static str),
+    ThreadEnded(String),
 }
 
 impl AwaitedLimits {
@@ -72,7 +72,7 @@ pub(super) fn wait_for_limits(
                 return Err(failure);
             }
             if let Some(ended) = threads.iter().find(|thread| thread.is_finished()) {
-                return Err(LimitsNotSet::ThreadEnded(ended.name()));
+                return Err(LimitsNotSet::ThreadEnded(ended.name().to_owned()));
             }
             std::thread::sleep(LOOK_INTERVAL);
         }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_start_whose_limits_cannot_come_ends() {
         let ended = wait_for_limits(&[awaited()], &[running(false), running(true)]);
-        assert_eq!(ended, Err(LimitsNotSet::ThreadEnded("core")));
+        assert_eq!(ended, Err(LimitsNotSet::ThreadEnded("core".to_owned())));
         let refused = awaited();
         refused.figures.tell_limits_refused();
         let ended = wait_for_limits(&[refused], &[running(false)]);

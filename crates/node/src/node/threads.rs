@@ -161,7 +161,7 @@ impl Assembly<'_> {
     }
 
     /// Returns the heartbeat of a thread that orders or their followers depend on.
-    pub(super) fn beat(&self, thread: &'static str) -> Beat {
+    pub(super) fn beat(&self, thread: impl Into<Arc<str>>) -> Beat {
         self.health.watch_thread(thread)
     }
 
