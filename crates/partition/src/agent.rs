@@ -25,6 +25,7 @@ use crate::handoff::{Feedback, SourcePort, StageStamps, Submission};
 use crate::log_time::{LogTime, Notice, START_JUMP_LONG};
 use crate::outbox::Outbox;
 use crate::plant::{self, Plant};
+use crate::take_order::TakeOrder;
 use crate::tick_pace::TickPace;
 
 /// The number of commands taken from one source in one cycle: limits the cycle's length and thereby
@@ -331,7 +332,8 @@ pub struct PartitionParts<L> {
     pub log: L,
     /// The event tail's writer.
     pub tail: TailWriter,
-    /// The sources of commands.
+    /// The sources of commands. What was in the ring of the first one before a command of another
+    /// one is taken before it.
     pub sources: Vec<SourcePort>,
     /// The threads of the views that are woken by events.
     pub views: Vec<Wake>,
@@ -352,6 +354,7 @@ pub struct Partition<L> {
     /// commands up to there are applied.
     ended: VecDeque<(Position, Epoch)>,
     sources: Vec<SourcePort>,
+    take_order: TakeOrder,
     batch: Batch,
     entry: Vec<u8>,
     filling: Vec<(Pending, Command)>,
@@ -394,6 +397,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             log_time: LogTime::after(parts.log.last_log_time()),
             log: parts.log,
             ended: VecDeque::new(),
+            take_order: TakeOrder::new(parts.sources.len()),
             sources: parts.sources,
             entry: Vec::with_capacity(512),
             filling: Vec::with_capacity(TAKE_MAX),
@@ -419,12 +423,15 @@ impl<L: SequencedLog + Send> Partition<L> {
     /// Takes commands from the sources into the batch; returns their number.
     fn take(&mut self) -> usize {
         let mut taken = 0;
+        let sources = &self.sources;
+        self.take_order.look(|source| sources[source].submissions.slots());
         for source in 0..self.sources.len() {
             // Ticks, definitions and choices enter without this bound.
             let room = UNCOMMITTED_MAX.saturating_sub(self.pending.len() + self.filling.len());
             // All of a batch may have to be kept.
             let room = room.min(KEPT_MAX.saturating_sub(self.filling.len()));
-            for _ in 0..room.min(TAKE_MAX).min(self.refusals_max(source)) {
+            let room = room.min(TAKE_MAX).min(self.take_order.count_max(source));
+            for _ in 0..room.min(self.refusals_max(source)) {
                 let Ok(submission) = self.sources[source].submissions.peek().copied() else {
                     break;
                 };
@@ -433,6 +440,7 @@ impl<L: SequencedLog + Send> Partition<L> {
                 }
                 let popped = self.sources[source].submissions.pop();
                 assert!(popped.is_ok(), "what was seen in the ring is still there");
+                self.take_order.took(source);
                 taken += 1;
             }
         }
@@ -490,12 +498,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         if self.engine.next_deadline().is_none_or(|at| at > log_now) {
             return;
         }
-        let tick = Submission {
-            trace: TraceId::NONE,
-            ingress: Tsc::ZERO,
-            t0: Tsc::ZERO,
-            command: Command::Tick,
-        };
+        let tick = Submission::internal(Command::Tick);
         for _ in 0..self.ticks.ticks_now(now) {
             if self.add_to_batch(usize::MAX, &tick) == Push::BatchFull {
                 break;
@@ -552,8 +555,11 @@ impl<L: SequencedLog + Send> Partition<L> {
         let mut count = 0;
         let is_request = |command: &Command| matches!(command, Command::Request(_));
         let mut kept = self.kept.iter().filter(|(_, one)| is_request(&one.command)).count();
+        let sources = &self.sources;
+        self.take_order.look(|source| sources[source].submissions.slots());
         for source in 0..self.sources.len() {
-            for _ in 0..self.refusals_max(source).min(TAKE_MAX) {
+            let seen = self.take_order.count_max(source).min(TAKE_MAX);
+            for _ in 0..self.refusals_max(source).min(seen) {
                 let Ok(submission) = self.sources[source].submissions.peek().copied() else {
                     break;
                 };
@@ -563,6 +569,7 @@ impl<L: SequencedLog + Send> Partition<L> {
                 }
                 let popped = self.sources[source].submissions.pop();
                 assert!(popped.is_ok(), "what was seen in the ring is still there");
+                self.take_order.took(source);
                 self.refuse(source, &submission.command, Reason::LogFull);
                 kept += usize::from(is_repeat);
                 count += 1;

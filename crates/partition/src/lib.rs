@@ -6,8 +6,9 @@
 //!   [`recovery`]: rebuilds a running partition from files, [`closing_log`]: its command log;
 //!   [`engine_limits`]: the limits of its engine; [`dirs`]: the paths of those files;
 //!   [`formats`]: a check of all headers before any log is opened.
-//! * [`handoff`]: the rings between a partition and the sources of its commands.
-//!   [`control_import`]: the source that imports the control log's definitions.
+//! * [`handoff`]: the rings between a partition and the sources of its commands; `take_order`: the
+//!   order in which it takes them. [`control_import`]: the source that imports the control log's
+//!   definitions.
 //! * [`shadow`], [`shadow_agent`]: the engine behind the partition that takes its snapshots.
 //!   [`retention`]: the parts of both logs that may go; [`holds`]: the events that are needed.
 //!   [`archive`]: the segments that go, on another disk.
@@ -40,6 +41,7 @@ pub mod retention;
 pub mod shadow;
 pub mod shadow_agent;
 pub mod stage_clock;
+mod take_order;
 mod tick_pace;
 
 pub use agent::{Partition, PartitionCounts, PartitionFigures, PartitionParts};

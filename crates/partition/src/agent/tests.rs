@@ -319,6 +319,32 @@ fn order(session_id: u32, number: u64, side: Side, account_id: AccountId) -> Sub
     })))
 }
 
+/// 256 commands of each source were taken in a cycle, so that an order passed the last of a
+/// thousand definitions, and was refused for want of its instrument.
+#[test]
+fn an_order_comes_behind_all_definitions_that_were_there_before_it() {
+    let (mut definitions, importer) = gateway_to_partition(HERE, Wake::new());
+    let (mut orders, gateway) = gateway_to_partition(HERE, Wake::new());
+    let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
+    let log = ScriptedLog(Arc::new(Mutex::new(State::new())));
+    let mut parts = parts_over(log, writer, SourcePort { feedback: None, ..importer });
+    parts.sources.push(gateway);
+    let mut partition = Partition::new(parts);
+    for number in 2..=996 {
+        definitions.submissions.push(import(number)).unwrap();
+    }
+    for (at, definition) in (997..).zip(reference_data()) {
+        let import = Command::Import(Position(at), definition);
+        definitions.submissions.push(Submission::internal(import)).unwrap();
+    }
+    orders.submissions.push(bid(1, 1)).unwrap();
+    let live = (1..=4).map(|cycle| {
+        partition.do_work(Nanos(cycle));
+        partition.engine.live_order_count()
+    });
+    assert_eq!(live.collect::<Vec<_>>(), [0, 0, 0, 1]);
+}
+
 fn mass_cancel(number: u64) -> Submission {
     Submission::internal(Command::Request(Request::MassCancel(MassCancel {
         request_no: RequestNo(number),
