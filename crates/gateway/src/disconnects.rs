@@ -5,8 +5,9 @@
 //! a start the choices in the partitions' logs name the sessions whose orders must go, unless they
 //! return in time.
 //!
-//! INVARIANT: each partition gets the choices and losses of a session in order, and the session's
-//! requests behind them: while one waits for room, no request enters the partition's ring.
+//! INVARIANT: each partition gets the choices and losses of a session in order, behind its
+//! definition, and its requests behind them: while one waits for room, no request enters the
+//! partition's ring.
 
 use std::collections::VecDeque;
 
@@ -122,7 +123,11 @@ impl Gateway {
 
     /// Submits choices and losses to the partitions while there is room; the rest waits.
     pub(super) fn submit_notices(&mut self) {
-        self.ports.iter_mut().for_each(Port::submit_notices);
+        for port in 0..self.ports.len() {
+            if !self.ports[port].notices.is_empty() && self.has_definitions(port) {
+                self.ports[port].submit_notices();
+            }
+        }
     }
 
     /// Submits the losses of sessions that have not returned in time after the start, a limited

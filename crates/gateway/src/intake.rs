@@ -250,17 +250,17 @@ impl Gateway {
         let is_defined = self.reserved.is_defined_before(port, request);
         let sequenced = as_sequenced(&self.reception.directory, request, is_defined);
         let reserves = named_by(&sequenced);
-        let taken = self.submit(port, from, Command::Request(sequenced));
-        if taken == IntakeOutcome::Done {
-            if !was_received {
-                self.reserved.reserve(port, request, reserves);
-            }
-            if let Some(session) = self.sessions.get_mut(session_id) {
-                session.hands_over(port, request.request_no(), from.id);
-                session.pace = pace;
-            }
+        if self.submit(port, from, Command::Request(sequenced)) == IntakeOutcome::NoRoom {
+            return IntakeOutcome::NoRoom;
         }
-        taken
+        if !was_received {
+            self.reserved.reserve(port, request, reserves);
+        }
+        if let Some(session) = self.sessions.get_mut(session_id) {
+            session.hands_over(port, request.request_no(), from.id);
+            session.pace = pace;
+        }
+        IntakeOutcome::Done
     }
 
     /// Checks the identifiers and names of a request.
@@ -304,22 +304,30 @@ impl Gateway {
         port.ok_or(Reason::WrongPartition)
     }
 
+    /// Returns true when the importer has handed a port's partition all definitions that the
+    /// gateway knows: no request may come before one that it names.
+    pub(super) fn has_definitions(&self, port: usize) -> bool {
+        // The control partition imports nothing.
+        let Some(index) = port.checked_sub(1) else { return true };
+        self.imports.has_handed(index, self.ports[0].events.next_record() - 1)
+    }
+
+    /// Hands a command to a port's partition, if that has room and all definitions.
     fn submit(&mut self, port: usize, from: &Connection, command: Command) -> IntakeOutcome {
         // A session's earlier loss, and its choice, are sequenced before any request of it.
         self.submit_notices();
-        if !self.ports[port].notices.is_empty() {
-            return IntakeOutcome::NoRoom;
-        }
-        let ring = &mut self.ports[port].ring;
-        if ring.submissions.is_full() {
+        let has_room =
+            self.ports[port].notices.is_empty() && !self.ports[port].ring.submissions.is_full();
+        if !has_room || !self.has_definitions(port) {
             return IntakeOutcome::NoRoom;
         }
         let trace = if self.recorder.is_enabled() { self.trace_ids.next() } else { TraceId::NONE };
         self.recorder.record_at(trace, Point::Ingress, from.ingress);
         let t0 = self.recorder.record(trace, Point::T0);
         let submission = Submission { trace, ingress: from.ingress, t0, command };
-        assert!(ring.submissions.push(submission).is_ok(), "a ring with room takes one more");
-        self.ports[port].handed_over = true;
+        let port = &mut self.ports[port];
+        assert!(port.ring.submissions.push(submission).is_ok(), "a ring with room takes one more");
+        port.handed_over = true;
         self.counters.requests += 1;
         IntakeOutcome::Done
     }

@@ -25,6 +25,8 @@ mod ended_sessions;
 mod event_index;
 mod fairness;
 mod identifiers;
+#[cfg(test)]
+mod import_tests;
 mod intake;
 mod lines;
 mod logon;
@@ -83,6 +85,7 @@ use weir_door::directory::Directory;
 use weir_door::lobby::{Lobby, LobbyLimits};
 use weir_door::reader_rings::DeliveryPort;
 use weir_door::reception::Reception;
+use weir_partition::control_import::ImportProgress;
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{PartitionPort, StageStamps};
 use weir_partition::history::HistoryPort;
@@ -192,6 +195,8 @@ pub struct GatewayParts {
     pub config: GatewayConfig,
     /// The partitions of new instruments whose definitions name none.
     pub assignment: Assignment,
+    /// The importer's progress for the ports behind the control partition's, in their order.
+    pub imports: ImportProgress,
     /// Set when the node stops: the gateway then takes no more input.
     pub draining: Arc<AtomicBool>,
     /// The state published to other threads.
@@ -239,6 +244,7 @@ pub struct Gateway {
     clock: StageClock,
     config: GatewayConfig,
     assignment: Assignment,
+    imports: ImportProgress,
     counters: GatewayCounters,
     lines: Lines,
     status: Arc<Mutex<GatewayStatus>>,
@@ -305,6 +311,7 @@ impl Gateway {
             clock: parts.clock,
             config: parts.config,
             assignment: parts.assignment,
+            imports: parts.imports,
             counters: GatewayCounters::default(),
             lines: Lines::default(),
             status: parts.status,

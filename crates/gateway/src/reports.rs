@@ -59,12 +59,17 @@ impl Gateway {
     }
 
     /// Takes the partitions' events and refusals; returns their number. The control log comes
-    /// first: a session that its definitions end gets none of the events taken behind them.
+    /// first: a session that its definitions end gets none of the events taken behind them. Its
+    /// events are taken as far as the importer has followed them: an operator that is told of a
+    /// definition may name it in an order.
     pub(super) fn pump_events(&mut self, now: Nanos) -> usize {
         let mut done = 0;
         for port in 0..self.ports.len() {
             for _ in 0..EVENTS_MAX {
                 if port == 0 && self.newcomers.as_ref().is_some_and(|to| !to.has_room()) {
+                    break;
+                }
+                if port == 0 && self.ports[0].events.next_record() > self.imports.followed() {
                     break;
                 }
                 let mut record = std::mem::take(&mut self.record);

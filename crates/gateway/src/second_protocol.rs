@@ -15,8 +15,11 @@ use weir_io::SeededRng;
 use weir_io::net::sim::{NetFaults, SimNet};
 use weir_io::net::{Listener, Net, Stream};
 use weir_log::tail::{TailConfig, TailHandle, TailWriter, tail};
+use weir_partition::control_import::{ControlImporter, ImportProgress, ImportingPartition};
 use weir_partition::event_reader::EventReader;
-use weir_partition::handoff::{Feedback, SourcePort, Submission, gateway_to_partition};
+use weir_partition::handoff::{
+    Feedback, SourcePort, Submission, gateway_to_partition, gateway_to_partition_with,
+};
 use weir_partition::stage_clock::StageClock;
 use weir_probe::Recorder;
 use weir_runtime::{Agent, Poller, Wake};
@@ -49,6 +52,8 @@ struct Partition {
     engine: Engine,
     position: Position,
     source: SourcePort,
+    /// The control importer's ring, where a test has one.
+    imports: Option<SourcePort>,
     tail: TailWriter,
 }
 
@@ -66,9 +71,12 @@ impl Partition {
     }
 
     fn take_submissions(&mut self, now: Nanos) {
-        while let Ok(submission) = self.source.submissions.pop() {
-            self.apply(&submission.command, now);
+        let imports = self.imports.as_mut().map(|imports| &mut imports.submissions);
+        let mut taken = Vec::new();
+        for ring in imports.into_iter().chain([&mut self.source.submissions]) {
+            taken.extend(std::iter::from_fn(|| ring.pop().ok()));
         }
+        taken.iter().for_each(|submission| self.apply(&submission.command, now));
     }
 }
 
@@ -81,6 +89,9 @@ pub(crate) struct Node {
     /// The store's end of the rings for order state.
     pub(crate) store: GatewayPort,
     control: TailWriter,
+    control_handle: TailHandle,
+    /// The importer of later definitions, where a test has one; the test runs its cycles.
+    importer: Option<ControlImporter>,
     /// The control partition's end of its ring: no client sends it requests.
     _control_source: SourcePort,
     /// True while the partition takes no submissions, as with a disk that stalls.
@@ -191,7 +202,7 @@ fn defined(now: Nanos, source: SourcePort) -> (TailWriter, TailHandle, Partition
         ..EngineConfig::new(HERE)
     };
     let engine = Engine::new(config);
-    let mut partition = Partition { engine, position: Position(0), source, tail };
+    let mut partition = Partition { engine, position: Position(0), source, imports: None, tail };
     for (position, definition) in (1..).map(Position).zip(definitions()) {
         control.append(&control_record(position, definition, now));
         partition.apply(&Command::Import(position, definition), now);
@@ -223,6 +234,7 @@ impl Node {
             rng: Box::new(SeededRng::new(1, "gateway")),
             config: GatewayConfig::default(),
             assignment: Assignment::default(),
+            imports: ImportProgress::unbounded(),
             draining: draining.clone(),
             status: status.clone(),
         })
@@ -247,6 +259,8 @@ impl Node {
             partition,
             store: delivery_end,
             control,
+            control_handle,
+            importer: None,
             _control_source: control_source,
             status,
             is_stalled: false,
@@ -257,9 +271,43 @@ impl Node {
 
     /// Publishes a session's definition in the control log.
     pub(crate) fn define(&mut self, definition: DefineSession) {
-        let definition = Definition::DefineSession(definition);
-        self.control.append(&control_record(Position(100), definition, self.now));
+        self.define_at_once([Definition::DefineSession(definition)]);
+    }
+
+    /// Publishes definitions in the control log, as one commit does.
+    pub(crate) fn define_at_once(&mut self, definitions: impl IntoIterator<Item = Definition>) {
+        for (position, definition) in (100..).map(Position).zip(definitions) {
+            self.control.append(&control_record(position, definition, self.now));
+        }
         self.control.publish();
+    }
+
+    /// Connects an importer to the partition, by a ring with room for so many definitions.
+    pub(crate) fn import_through(&mut self, ring_len: usize) {
+        let (port, source) = gateway_to_partition_with(HERE, Wake::new(), ring_len);
+        let partition = ImportingPartition::new(port, Position(definitions().len() as u64));
+        let events = EventReader::new(&self.control_handle, PathBuf::new(), 1);
+        let importer = ControlImporter::new(events, vec![partition], Wake::new());
+        self.gateway.imports = importer.progress();
+        self.partition.imports = Some(source);
+        self.importer = Some(importer);
+    }
+
+    /// Runs a cycle of the importer.
+    pub(crate) fn import(&mut self) {
+        let importer = self.importer.as_mut().expect("the test has connected one");
+        importer.do_work(self.now);
+    }
+
+    /// Takes the definitions out of the ring to the partition; returns their number.
+    pub(crate) fn take_imports(&mut self) -> usize {
+        let ring = &mut self.partition.imports.as_mut().expect("it has one").submissions;
+        std::iter::from_fn(|| ring.pop().ok()).count()
+    }
+
+    /// Returns the number of definitions that the gateway has read.
+    pub(crate) fn definition_count(&self) -> u64 {
+        self.gateway.definition_count()
     }
 
     /// Fills the ring to the partition, which must be stalled.

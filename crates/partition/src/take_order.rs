@@ -1,10 +1,10 @@
 //! The order in which a partition takes commands from the rings of its sources.
 //!
 //! The first source is the control importer. The gateway tells of a definition only when the
-//! importer has put it into that ring, so a request that names the definition is in the gateway's
-//! ring later. A partition with a thread of its own looks at the two rings while both are written:
-//! it could find the first one empty and then, in the second one, a request that came behind a
-//! definition.
+//! importer has put it into that ring ([`ImportProgress`](crate::control_import::ImportProgress)),
+//! so a request that names the definition is in the gateway's ring later. A partition with a thread
+//! of its own looks at the two rings while both are written: it could find the first one empty and
+//! then, in the second one, a request that came behind a definition.
 //!
 //! INVARIANT: a command of a later source is taken behind all commands of the first source that
 //! were in its ring before it. So the later rings are looked at first, and what they hold then is

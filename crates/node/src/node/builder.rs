@@ -12,8 +12,8 @@ use weir_door::handshakes::TlsDoor;
 use weir_door::reader_ports::ReaderPorts;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
 use weir_engine::EngineLimits;
-use weir_gateway::Gateway;
 use weir_gateway::checkpoint::CheckpointAgent;
+use weir_gateway::{Gateway, PortParts};
 use weir_io::{Clock as _, SystemClock, ThreadDisk, WakeFd};
 use weir_log::SequencedLog as _;
 use weir_orderstate::cold::{ColdAgent, ends};
@@ -21,7 +21,7 @@ use weir_orderstate::ingest::IngestAgent;
 use weir_orderstate::replica::ReplicaAgent;
 use weir_orderstate::router::Reload;
 use weir_orderstate::stores::snapshots::SnapshotWriter;
-use weir_partition::control_import::{ControlImporter, ImportingPartition};
+use weir_partition::control_import::{ControlImporter, ImportProgress, ImportingPartition};
 use weir_partition::dirs::partition_dir;
 use weir_partition::formats::refuse_newer;
 use weir_partition::handoff::{SourcePort, gateway_to_partition};
@@ -36,7 +36,7 @@ use super::assembly::Assembly;
 use super::cold::log_end;
 use super::doors::OuterDoor;
 use super::engine_limits::{AwaitedLimits, wait_for_limits};
-use super::gateway::{GatewayStart, WebSide, port_of};
+use super::gateway::{GatewayEnds, GatewayStart, WebSide, port_of};
 use super::operator::bootstrap;
 use super::probes::{Probes, keeper, start_hiccups};
 use super::publish::Publishers;
@@ -159,6 +159,38 @@ fn recover_all(
     Ok((recovered, recoveries, notes))
 }
 
+/// The rings to the partitions.
+struct Rings {
+    /// The gateway's ends.
+    ports: Vec<PortParts>,
+    /// The partitions' ends, each with that of its first source in front.
+    sources: Vec<Vec<SourcePort>>,
+    importer: Option<ControlImporter>,
+}
+
+/// Creates the rings to the partitions. The control partition's first source is the operator of a
+/// first start, that of the others the control importer.
+fn rings(parts: &Assembly<'_>, recovered: &[RecoveredPartition], bootstrap: SourcePort) -> Rings {
+    let (mut ports, mut sources, mut fed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut first = Some(bootstrap);
+    for one in recovered {
+        let ring = || gateway_to_partition(one.partition_id, parts.wakes.partition.clone());
+        let (port, source) = ring();
+        ports.push(port_of(port, one));
+        let before = first.take().unwrap_or_else(|| {
+            let (port, source) = ring();
+            fed.push(ImportingPartition::new(port, one.engine.control_position()));
+            SourcePort { feedback: None, ..source }
+        });
+        sources.push(vec![before, source]);
+    }
+    let importer = (!fed.is_empty()).then(|| {
+        let events = recovered[0].reader("control importer");
+        ControlImporter::new(events, fed, parts.wakes.gateway.clone())
+    });
+    Rings { ports, sources, importer }
+}
+
 impl<'a> Builder<'a> {
     /// Opens a node with these partitions, the control partition first.
     pub(super) fn open(
@@ -177,26 +209,15 @@ impl<'a> Builder<'a> {
         let mut probes = Probes::start(config, &mut notes);
         let parts = Assembly::new(config, health, tls)?;
         let bootstrap = bootstrap(config, &recovered[0], &mut notes)?;
-        let (mut ports, mut sources, mut fed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut first = Some(bootstrap);
-        for one in &recovered {
-            let ring = || gateway_to_partition(one.partition_id, parts.wakes.partition.clone());
-            let (port, source) = ring();
-            ports.push(port_of(port, one));
-            // The control partition begins with the operator, the others with the control importer.
-            let before = first.take().unwrap_or_else(|| {
-                let (port, source) = ring();
-                fed.push(ImportingPartition::new(port, one.engine.control_position()));
-                SourcePort { feedback: None, ..source }
-            });
-            sources.push(vec![before, source]);
-        }
+        let Rings { ports, sources, importer } = rings(&parts, &recovered, bootstrap);
+        let imports = importer.as_ref().map_or_else(ImportProgress::unbounded, |i| i.progress());
         let wakes = &parts.wakes;
         let (delivery_port, gateway_port) =
             gateway_to_delivery(wakes.gateway.clone(), wakes.delivery.clone());
         let (door, handshakes) = parts.front_door(listener)?;
         let before_gateway = Instant::now();
-        let gateway = parts.gateway(ports, delivery_port, &mut probes, &recovered)?;
+        let ends = GatewayEnds { ports, imports, delivery: delivery_port };
+        let gateway = parts.gateway(ends, &mut probes, &recovered)?;
         let times = StartTimes { gateway: before_gateway.elapsed(), ..StartTimes::default() };
         let GatewayStart { mut gateway, checkpoints, notes: of_gateway } = gateway;
         notes.extend(of_gateway);
@@ -204,8 +225,6 @@ impl<'a> Builder<'a> {
         let history = parts.history(&mut gateway);
         let web = parts.web_side(&gateway, || recovered[0].reader("web"));
         let definitions = gateway.definition_count();
-        let importer = (!fed.is_empty())
-            .then(|| ControlImporter::new(recovered[0].reader("control importer"), fed));
         let gateway_port = Some(gateway_port);
         Ok(Builder {
             parts,

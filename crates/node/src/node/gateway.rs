@@ -10,6 +10,7 @@ use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
 use weir_gateway::{Gateway, GatewayConfig, GatewayParts, PortParts, Protocol};
 use weir_io::net::Net;
 use weir_io::{OsRng, ThreadDisk, monotonic_now};
+use weir_partition::control_import::ImportProgress;
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::PartitionPort;
 use weir_partition::recovery::RecoveredPartition;
@@ -32,6 +33,16 @@ pub(super) struct WebSide {
     pub(super) port: Option<GatewayPort>,
 }
 
+/// The gateway's ends of the rings to the other agents.
+pub(super) struct GatewayEnds {
+    /// Those to the partitions, the control partition first.
+    pub(super) ports: Vec<PortParts>,
+    /// The progress of the control importer.
+    pub(super) imports: ImportProgress,
+    /// That to the order stores.
+    pub(super) delivery: DeliveryPort,
+}
+
 /// A gateway with the past of its partitions.
 pub(super) struct GatewayStart {
     pub(super) gateway: Gateway,
@@ -46,11 +57,11 @@ impl Assembly<'_> {
     /// checkpoints.
     pub(super) fn gateway(
         &self,
-        ports: Vec<PortParts>,
-        delivery: DeliveryPort,
+        ends: GatewayEnds,
         probes: &mut Probes,
         recovered: &[RecoveredPartition],
     ) -> anyhow::Result<GatewayStart> {
+        let GatewayEnds { ports, imports, delivery } = ends;
         let mut gateway = Gateway::new(GatewayParts {
             net: Net::System,
             ports,
@@ -61,6 +72,7 @@ impl Assembly<'_> {
             rng: Box::new(OsRng),
             config: self.gateway_config(),
             assignment: self.config.assignment(),
+            imports,
             draining: self.draining.clone(),
             status: self.gateway_status.clone(),
         })?;

@@ -17,6 +17,7 @@ use weir_io::net::sim::SimNet;
 use weir_io::net::{Listener, Net};
 use weir_log::EpochEnd;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter, tail};
+use weir_partition::control_import::ImportProgress;
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{SourcePort, gateway_to_partition};
 use weir_partition::stage_clock::StageClock;
@@ -199,6 +200,7 @@ impl GateNode {
             rng: Box::new(SeededRng::new(*seed, "gateway's nonces")),
             config: around.config(),
             assignment: Assignment::default(),
+            imports: ImportProgress::unbounded(),
             draining: draining.clone(),
             status: status.clone(),
         })?;
