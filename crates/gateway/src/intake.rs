@@ -250,8 +250,8 @@ impl Gateway {
         let is_defined = self.reserved.is_defined_before(port, request);
         let sequenced = as_sequenced(&self.reception.directory, request, is_defined);
         let reserves = named_by(&sequenced);
-        if self.submit(port, from, Command::Request(sequenced)) == IntakeOutcome::NoRoom {
-            return IntakeOutcome::NoRoom;
+        if self.submit(port, from, Command::Request(sequenced), now) == IntakeOutcome::NoRoom {
+            return self.wait_or_refuse(port, from, request, now);
         }
         if !was_received {
             self.reserved.reserve(port, request, reserves);
@@ -313,12 +313,19 @@ impl Gateway {
     }
 
     /// Hands a command to a port's partition, if that has room and all definitions.
-    fn submit(&mut self, port: usize, from: &Connection, command: Command) -> IntakeOutcome {
+    fn submit(
+        &mut self,
+        port: usize,
+        from: &Connection,
+        command: Command,
+        now: Nanos,
+    ) -> IntakeOutcome {
         // A session's earlier loss, and its choice, are sequenced before any request of it.
         self.submit_notices();
-        let has_room =
-            self.ports[port].notices.is_empty() && !self.ports[port].ring.submissions.is_full();
-        if !has_room || !self.has_definitions(port) {
+        let has_room = self.ports[port].has_room() && self.has_definitions(port);
+        if !has_room {
+            let handed = self.imports_handed(port);
+            self.ports[port].standstill.found(handed, now);
             return IntakeOutcome::NoRoom;
         }
         let trace = if self.recorder.is_enabled() { self.trace_ids.next() } else { TraceId::NONE };
@@ -328,6 +335,7 @@ impl Gateway {
         let port = &mut self.ports[port];
         assert!(port.ring.submissions.push(submission).is_ok(), "a ring with room takes one more");
         port.handed_over = true;
+        port.standstill.end();
         self.counters.requests += 1;
         IntakeOutcome::Done
     }
@@ -369,7 +377,7 @@ impl Gateway {
         taken_if(self.delivery.add_credit(from.id, more))
     }
 
-    fn refuse(&mut self, to: &mut Connection, request: &Request, reason: Reason) {
+    pub(super) fn refuse(&mut self, to: &mut Connection, request: &Request, reason: Reason) {
         self.put_reject(to, Refusal::of(request), reason);
     }
 

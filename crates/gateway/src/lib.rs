@@ -8,7 +8,8 @@
 //! core, which is the same for each [`protocol`]: only that folder knows the clients' bytes.
 //!
 //! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for a
-//! connection without room; requests because a full ring stops the reading of those who send there.
+//! connection without room; requests because a full ring stops the reading of those who send there,
+//! and one that stays full refuses them where they have other partitions to go on with.
 
 pub mod assignment;
 pub mod checkpoint;
@@ -43,6 +44,7 @@ mod reserved;
 #[cfg(test)]
 mod second_protocol;
 mod sessions;
+mod standstill;
 mod stream;
 #[cfg(test)]
 mod takeover_tests;
@@ -80,6 +82,7 @@ use plant::Plant;
 use protocol::EventRecord;
 use reserved::ReservedNames;
 use sessions::{BehindList, Sessions};
+use standstill::Standstill;
 use timer_wheel::TimerWheel;
 use weir_door::directory::Directory;
 use weir_door::lobby::{Lobby, LobbyLimits};
@@ -161,6 +164,8 @@ struct Port {
     handed_over: bool,
     /// Sessions' choices and losses that wait for room in the ring.
     notices: VecDeque<SessionNotice>,
+    /// The time since which it has taken nothing of what waits for it.
+    standstill: Standstill,
     /// True while the history has a request for its events.
     asks_history: bool,
     /// True when the events before those that are read come from a checkpoint.
@@ -278,6 +283,7 @@ impl Gateway {
                 answered: 0,
                 handed_over: false,
                 notices: VecDeque::new(),
+                standstill: Standstill::default(),
                 asks_history: false,
                 begins_with_checkpoint: false,
             })
@@ -620,6 +626,7 @@ impl Agent for Gateway {
     fn do_work(&mut self, now: Nanos) -> usize {
         let is_open = !self.stopping && !self.draining.load(Ordering::Relaxed);
         let mut done = 0;
+        self.look_for_room();
         // Where partitions share the thread, the agent runs twice per cycle, the second time for
         // their events: that run reads no input.
         if self.fairness.is_new_cycle(now) && is_open {
