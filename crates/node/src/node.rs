@@ -2,7 +2,8 @@
 //! role; `exchange`, `replica` and `router` add their own.
 //!
 //! ```text
-//! thread core       gateway │ control partition │ control importer │ partition 1     (fused)
+//! thread core       gateway │ control partition │ control importer │ partitions      (fused)
+//! thread NAME       the partitions whose configuration names it
 //! thread newcomers  connections that have not logged on
 //! thread handshakes TLS handshakes, with TLS
 //! thread delivery   delivery store
@@ -14,7 +15,7 @@
 //! thread market-…   market data: receive and update, and flush-… for its subscribers
 //! thread publish    the partitions' markets, where published; snapshots  snapshots of them
 //! thread keeper     probe drain
-//! thread shadows    the shadow engines: event files, snapshots
+//! thread shadows    the shadow engines: event files, snapshots; one more behind each NAME
 //! thread checkpoints the gateway's checkpoints
 //! thread archive    segments of logs before they are removed, where configured
 //! ```
@@ -32,6 +33,7 @@ mod gateway;
 mod known_partitions;
 mod market;
 mod operator;
+mod partition_threads;
 mod probes;
 mod publish;
 mod replica;
@@ -227,7 +229,8 @@ impl Node {
     /// # Panics
     /// When a thread panicked: at the end, with its panic.
     pub fn stop(&mut self) {
-        // In the order of the data flow: newcomers, partitions, gateway, delivery, keeper, shadows.
+        // In the order of the data flow: newcomers, partitions' own threads, the order path's with
+        // the gateway last, delivery, keeper, shadows.
         let outcome = threads::stop_in_order(&mut self.threads, &self.draining);
         // Last, since readers over HTTP have their reason from the threads that answer them.
         if let Some(web) = &mut self.web {

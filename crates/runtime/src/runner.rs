@@ -216,6 +216,12 @@ impl Runner {
         }
     }
 
+    /// Returns the thread's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Sets the agent with sockets; it runs first in each cycle.
     #[must_use]
     pub fn with_sockets(mut self, agent: impl SocketAgent + 'static) -> Runner {

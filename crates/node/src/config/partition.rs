@@ -24,6 +24,11 @@ pub struct PartitionSection {
     /// closest pattern of all partitions decides. An instrument that has a partition stays there.
     #[serde(default, deserialize_with = "patterns")]
     pub instruments: Vec<InstrumentPattern>,
+    /// The thread that runs it, with the other partitions that name it; that of the node's other
+    /// partitions without it.
+    pub thread: Option<String>,
+    /// The core of that thread; not pinned without it.
+    pub core: Option<usize>,
     /// Its market as ITCH 5.0 over MoldUDP64, in a channel of its own; not published without it.
     pub market_publisher: Option<MarketPublisherSection>,
 }
@@ -121,6 +126,7 @@ impl Config {
                         does";
             return out("replica.sources", followed.to_string(), want);
         }
+        self.check_partition_threads()?;
         self.check_publishers()
     }
 

@@ -20,18 +20,18 @@ use weir_orderstate::router::RouterBoard;
 use weir_partition::closing_log::ClosingLog;
 use weir_partition::handoff::SourcePort;
 use weir_partition::recovery::{ForPartition, RecoveredPartition};
-use weir_partition::{Partition, PartitionFigures, PartitionParts};
+use weir_partition::{Partition, PartitionParts};
 use weir_runtime::Runner;
 use weir_runtime::cycle_times::CycleTimes;
 use weir_subscribe::SubscriptionsFigures;
-use weir_types::{Epoch, PartitionId};
+use weir_types::PartitionId;
 
 use super::cold;
 use super::probes::Probes;
 use super::threads::Wakes;
 use crate::config::Config;
 use crate::health::Health;
-use crate::status::{NodeStatus, PublishedChannel};
+use crate::status::{NodeStatus, PartitionStatus, PublishedChannel};
 
 /// A partition with this node's kind of log.
 type NodePartition = Partition<ClosingLog>;
@@ -148,12 +148,20 @@ impl<'a> Assembly<'a> {
         .with_limits(recovered.limits)
     }
 
-    /// Returns a partition's figures and adds them to the health checks.
-    pub(super) fn figures(
+    /// Returns a partition's part of the status and adds its figures to the health checks. `own` is
+    /// the name of its own thread, if it has one.
+    pub(super) fn partition_status(
         &self,
         of: &RecoveredPartition,
-    ) -> (PartitionId, Epoch, Arc<PartitionFigures>) {
+        own: Option<Arc<str>>,
+    ) -> PartitionStatus {
         self.health.watch_partition(of.partition_id, of.figures.clone());
-        (of.partition_id, of.epoch, of.figures.clone())
+        let shared = if self.config.is_fused() { "core" } else { "partition" };
+        PartitionStatus {
+            id: of.partition_id,
+            epoch: of.epoch,
+            figures: of.figures.clone(),
+            thread: own.unwrap_or_else(|| shared.into()),
+        }
     }
 }

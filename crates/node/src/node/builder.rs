@@ -14,7 +14,7 @@ use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
 use weir_engine::EngineLimits;
 use weir_gateway::checkpoint::CheckpointAgent;
 use weir_gateway::{Gateway, PortParts};
-use weir_io::{Clock as _, SystemClock, ThreadDisk, WakeFd};
+use weir_io::{Clock as _, SystemClock, ThreadDisk};
 use weir_log::SequencedLog as _;
 use weir_orderstate::cold::{ColdAgent, ends};
 use weir_orderstate::ingest::IngestAgent;
@@ -38,11 +38,10 @@ use super::doors::OuterDoor;
 use super::engine_limits::{AwaitedLimits, wait_for_limits};
 use super::gateway::{GatewayEnds, GatewayStart, WebSide, port_of};
 use super::operator::bootstrap;
+use super::partition_threads::{PartitionRunners, PartitionThreads};
 use super::probes::{Probes, keeper, start_hiccups};
 use super::publish::Publishers;
-use super::threads::{
-    CommonThreads, Cores, StartingThreads, archive_thread, checkpoints_thread, shadows,
-};
+use super::threads::{CommonThreads, Cores, StartingThreads, archive_thread, checkpoints_thread};
 use super::{CONTROL, Node, Recovery, StartTimes};
 use crate::config::Config;
 use crate::engine_memory;
@@ -82,7 +81,7 @@ pub(super) struct Builder<'a> {
     /// The number of definitions that the gateway knew at the start.
     definitions: u64,
     probes: Probes,
-    wake_fd: WakeFd,
+    threads: PartitionThreads,
 }
 
 /// The views of a role: the thread that answers queries for order state, and the parts that only
@@ -120,7 +119,7 @@ impl Views {
 fn recover_all(
     config: &Config,
     partitions: &[PartitionId],
-    wake_fd: &WakeFd,
+    threads: &PartitionThreads,
 ) -> anyhow::Result<(Vec<RecoveredPartition>, Vec<Recovery>, Vec<String>)> {
     let (mut found, mut recovered, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
     let memory_bytes = engine_memory::machine_memory();
@@ -132,6 +131,7 @@ fn recover_all(
     // All are looked at before the first is changed: a refusal leaves the files as they are.
     for id in partitions {
         let begun = Instant::now();
+        let wake_fd = threads.wake_fd_of(*id);
         found.push((find_in_directory(&settings, *id, wake_fd)?, begun.elapsed()));
     }
     check_imports(
@@ -170,11 +170,17 @@ struct Rings {
 
 /// Creates the rings to the partitions. The control partition's first source is the operator of a
 /// first start, that of the others the control importer.
-fn rings(parts: &Assembly<'_>, recovered: &[RecoveredPartition], bootstrap: SourcePort) -> Rings {
+fn rings(
+    parts: &Assembly<'_>,
+    threads: &PartitionThreads,
+    recovered: &[RecoveredPartition],
+    bootstrap: SourcePort,
+) -> Rings {
     let (mut ports, mut sources, mut fed) = (Vec::new(), Vec::new(), Vec::new());
     let mut first = Some(bootstrap);
     for one in recovered {
-        let ring = || gateway_to_partition(one.partition_id, parts.wakes.partition.clone());
+        let wake = threads.wake_of(one.partition_id, &parts.wakes.partition);
+        let ring = || gateway_to_partition(one.partition_id, wake.clone());
         let (port, source) = ring();
         ports.push(port_of(port, one));
         let before = first.take().unwrap_or_else(|| {
@@ -204,12 +210,12 @@ impl<'a> Builder<'a> {
         let web_listener = listen_for_web(config)?;
         let tls = open_door(config)?;
         prepare_dir(config, partitions)?;
-        let wake_fd = WakeFd::new()?;
-        let (recovered, recoveries, mut notes) = recover_all(config, partitions, &wake_fd)?;
+        let threads = PartitionThreads::new(config)?;
+        let (recovered, recoveries, mut notes) = recover_all(config, partitions, &threads)?;
         let mut probes = Probes::start(config, &mut notes);
         let parts = Assembly::new(config, health, tls)?;
         let bootstrap = bootstrap(config, &recovered[0], &mut notes)?;
-        let Rings { ports, sources, importer } = rings(&parts, &recovered, bootstrap);
+        let Rings { ports, sources, importer } = rings(&parts, &threads, &recovered, bootstrap);
         let imports = importer.as_ref().map_or_else(ImportProgress::unbounded, |i| i.progress());
         let wakes = &parts.wakes;
         let (delivery_port, gateway_port) =
@@ -246,7 +252,7 @@ impl<'a> Builder<'a> {
             address,
             definitions,
             probes,
-            wake_fd,
+            threads,
         })
     }
 
@@ -277,25 +283,27 @@ impl<'a> Builder<'a> {
         self.begin_wanted_epochs()?;
         let Builder { mut parts, mut probes, mut notes, web, .. } = self;
         let (config, tls) = (parts.config, parts.tls.clone());
-        let figures = self.recovered.iter().map(|one| parts.figures(one)).collect();
         let awaited: Vec<_> = self.recovered.iter().map(awaited_limits).collect();
+        let mut threads = self.threads;
+        let figures = self.recovered.iter();
+        let figures =
+            figures.map(|one| parts.partition_status(one, threads.name_of(one.partition_id)));
+        let figures = figures.collect();
         let settings = config.recovery();
         let split = self.recovered.into_iter().map(|one| one.with_background(&settings));
         let split = split.collect::<Result<Vec<_>, _>>()?;
-        let (mut partitions, mut shadows) = (Vec::<Box<dyn Agent>>::new(), shadows());
-        let mut archives = Vec::new();
         for ((partition, background), sources) in split.into_iter().zip(self.sources) {
-            shadows = shadows.with_agent(background.shadow.scheduled());
-            archives.extend(background.archive);
-            partitions.push(Box::new(parts.partition(partition, sources, &mut probes)));
+            let id = partition.partition_id;
+            threads.add(id, parts.partition(partition, sources, &mut probes), background);
         }
         let checkpoints = self.checkpoints.into_iter();
         let checkpoints = checkpoints.fold(checkpoints_thread(), Runner::with_agent);
         let of_channels = std::mem::take(&mut views.publishers.checkpoints).into_iter();
         let checkpoints = of_channels.fold(checkpoints, Runner::with_agent);
-        // Definitions reach the partitions that trade in the cycle that accepts them.
         let importer = self.importer.map(|one| Box::new(one) as Box<dyn Agent>);
-        partitions.splice(1..1, importer);
+        let wake_fd = threads.shared_fd.clone();
+        let PartitionRunners { shared, own, shadows, archives } =
+            threads.runners(importer, config)?;
         let status = Arc::new(NodeStatus {
             partitions: figures,
             web: web.hub.as_ref().map(|hub| (hub.figures.clone(), hub.http.clone())),
@@ -314,9 +322,9 @@ impl<'a> Builder<'a> {
             archive: archive_thread(archives),
         };
         let reload = views.reload.take();
-        let cores = Cores { gateway: self.gateway, partitions };
+        let cores = Cores { gateway: self.gateway, partitions: shared, own };
         let mut starting = StartingThreads::new(parts.draining.clone());
-        parts.start_threads(cores, common, views, &self.wake_fd, &mut starting.threads)?;
+        parts.start_threads(cores, common, views, &wake_fd, &mut starting.threads)?;
         wait_for_limits(&awaited, &starting.threads)?;
         parts.wait_for_operator(self.definitions)?;
         let Assembly { draining, token_keys, market_doors: doors, .. } = parts;

@@ -169,7 +169,7 @@ mod tests {
             }
         }
         let mut node = Node::start(&config, Arc::default()).unwrap();
-        let epochs = node.status.partitions.iter().map(|(_, epoch, _)| epoch.0);
+        let epochs = node.status.partitions.iter().map(|one| one.epoch.0);
         assert_eq!(epochs.collect::<Vec<_>>(), [1, 1]);
         node.stop();
     }
@@ -185,7 +185,7 @@ mod tests {
     /// and the limit of its live orders.
     fn position_with(node: &Node, partition_id: PartitionId, sessions_max: u64) -> (u64, u64) {
         let mut partitions = node.status.partitions.iter();
-        let (_, _, figures) = partitions.find(|(id, _, _)| *id == partition_id).unwrap();
+        let figures = &partitions.find(|one| one.id == partition_id).unwrap().figures;
         let counts = figures.counters.report();
         assert_eq!(counts.sessions_max, sessions_max, "the node is announced with its limits");
         (counts.position, counts.live_orders_max)

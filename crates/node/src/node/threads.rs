@@ -137,6 +137,8 @@ pub(super) struct Cores {
     pub(super) gateway: Gateway,
     /// The partitions, with the control importer behind the control partition.
     pub(super) partitions: Vec<Box<dyn Agent>>,
+    /// The threads of partitions that have their own.
+    pub(super) own: Vec<Runner>,
 }
 
 /// The threads that every role has beside its order path and its delivery thread.
@@ -146,7 +148,7 @@ pub(super) struct CommonThreads {
     pub(super) handshakes: Option<Runner>,
     pub(super) web_readers: Option<HubAgent>,
     pub(super) keeper: Runner,
-    pub(super) shadows: Runner,
+    pub(super) shadows: Vec<Runner>,
     pub(super) checkpoints: Runner,
     pub(super) archive: Option<Runner>,
 }
@@ -194,7 +196,8 @@ impl Assembly<'_> {
         // The publishers have received all events when they stop.
         let background = views.publishers.threads.into_iter().chain(self.cold_thread(views.cold));
         let background = background.chain(views.replica.map(|agent| self.replica_thread(agent)));
-        let background = background.chain([common.keeper, common.shadows, common.checkpoints]);
+        let background = background.chain([common.keeper]).chain(common.shadows);
+        let background = background.chain([common.checkpoints]);
         let background = background.chain(views.writer.map(store_snapshots));
         for runner in background.chain(std::mem::take(&mut self.market_runners)) {
             threads.push(runner.start()?);
@@ -208,15 +211,20 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// Starts the threads of the order path: one in a fused node, else the partitions' and the
-    /// gateway's.
+    /// Starts the threads of the order path: those of partitions with their own, then one in a
+    /// fused node, else the partitions' and the gateway's. The gateway's ends last, when it has
+    /// sent the last events of all partitions.
     fn start_cores(
         &self,
         cores: Cores,
         wake_fd: &WakeFd,
         threads: &mut Vec<RunningThread>,
     ) -> anyhow::Result<()> {
-        let Cores { gateway, partitions } = cores;
+        let Cores { gateway, partitions, own } = cores;
+        for runner in own {
+            let beat = self.beat(runner.name());
+            threads.push(runner.with_beat(beat).start()?);
+        }
         let wait = self.config.wait;
         let core = |index: usize| self.config.cores.get(index).copied();
         if self.config.is_fused() {

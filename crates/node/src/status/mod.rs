@@ -52,7 +52,7 @@ pub struct NodeStatus {
     /// The node's directory.
     pub dir: PathBuf,
     /// The partitions, the control partition first.
-    pub partitions: Vec<(PartitionId, Epoch, Arc<PartitionFigures>)>,
+    pub partitions: Vec<PartitionStatus>,
     /// The gateway.
     pub gateway: Arc<Mutex<GatewayStatus>>,
     /// Handshakes, with TLS.
@@ -81,6 +81,19 @@ pub struct NodeStatus {
     pub latencies: Option<DrainReader>,
     /// The hiccup threads, when they run.
     pub hiccups: Option<Hiccups>,
+}
+
+/// A partition of a node.
+#[derive(Clone, Debug)]
+pub struct PartitionStatus {
+    /// The partition.
+    pub id: PartitionId,
+    /// The epoch in which this run leads.
+    pub epoch: Epoch,
+    /// Its figures.
+    pub figures: Arc<PartitionFigures>,
+    /// The name of the thread that runs it.
+    pub thread: Arc<str>,
 }
 
 figures! {
@@ -151,6 +164,8 @@ pub struct PartitionReport {
     pub id: u16,
     /// The log's epoch.
     pub epoch: u32,
+    /// The name of the thread that runs it.
+    pub thread: String,
     /// The counters.
     #[serde(flatten)]
     pub counts: PartitionCounts,
@@ -312,7 +327,7 @@ impl NodeStatus {
             fused: self.fused,
             partitions: self.partitions.iter().map(partition_report).collect(),
             debts: (self.partitions.iter())
-                .flat_map(|(id, _, figures)| debt_reports(*id, figures))
+                .flat_map(|one| debt_reports(one.id, &one.figures))
                 .collect(),
             gateway: gateway.counters.plus(&gateway.newcomers),
             tls: self.tls.as_ref().map(|tls| tls.report()),
@@ -362,13 +377,13 @@ impl NodeStatus {
     }
 }
 
-fn partition_report(
-    (id, epoch, figures): &(PartitionId, Epoch, Arc<PartitionFigures>),
-) -> PartitionReport {
+fn partition_report(one: &PartitionStatus) -> PartitionReport {
+    let figures = &one.figures;
     let snapshot = figures.snapshot();
     PartitionReport {
-        id: id.0,
-        epoch: epoch.0,
+        id: one.id.0,
+        epoch: one.epoch.0,
+        thread: one.thread.to_string(),
         counts: figures.counters.report(),
         digest: format!("{:016x}", figures.digest.load(Ordering::Relaxed)),
         snapshot_position: snapshot.map(|(position, _)| position),

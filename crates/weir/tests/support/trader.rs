@@ -139,6 +139,17 @@ impl Trader {
         }
     }
 
+    /// Takes the first event that `pick` selects among those received.
+    pub fn take_if<T>(&mut self, mut pick: impl FnMut(&SessionEvent) -> Option<T>) -> Option<T> {
+        let mut picked = None;
+        let index = self.heard.inbox.iter().position(|event| {
+            picked = pick(event);
+            picked.is_some()
+        });
+        self.heard.inbox.remove(index?);
+        picked
+    }
+
     /// Returns the first answer to a request.
     pub fn answer(&mut self, request_no: RequestNo) -> SessionEvent {
         self.next("an answer", |event| {
