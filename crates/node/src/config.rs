@@ -26,6 +26,7 @@ mod engine;
 mod listeners;
 mod market_publisher;
 mod partition;
+mod partition_places;
 mod partition_threads;
 mod renamed;
 mod replica;
@@ -759,7 +760,7 @@ impl Config {
         }
     }
 
-    /// Returns the settings for recovering a partition of this node.
+    /// Returns the settings for recovering a partition of this node, at the node's level.
     #[must_use]
     pub fn recovery(&self) -> RecoverySettings {
         RecoverySettings {

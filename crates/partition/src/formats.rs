@@ -9,21 +9,21 @@ use std::path::Path;
 
 use anyhow::Context;
 use weir_log::{LogError, SegmentKind, check_header};
-use weir_types::PartitionId;
 
 use crate::dirs::PartitionDirs;
 
 /// An upper limit of a segment header's size, in bytes.
 const HEADER_BYTES_MAX: u64 = 4096;
 
-/// Refuses a node's directory that holds a segment in a newer format than this program supports.
-/// Recovery reports any other fault of a header.
+/// Refuses partitions that hold a segment in a newer format than this program supports. Recovery
+/// reports any other fault of a header.
 ///
 /// # Errors
 /// When there is such a segment, with its file and version; when a file cannot be read.
-pub fn refuse_newer(node_dir: &Path, partitions: &[PartitionId]) -> anyhow::Result<()> {
-    for partition_id in partitions {
-        let dirs = PartitionDirs::new(node_dir, *partition_id);
+pub fn refuse_newer<'a>(
+    partitions: impl IntoIterator<Item = &'a PartitionDirs>,
+) -> anyhow::Result<()> {
+    for dirs in partitions {
         refuse_newer_in(&dirs.commands(), SegmentKind::Command)?;
         refuse_newer_in(&dirs.events(), SegmentKind::Event)?;
     }

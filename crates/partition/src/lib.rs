@@ -4,8 +4,8 @@
 //!
 //! * [`agent`]: the duty cycle; [`log_time`]: its stamps; `outbox`: the publication of its events.
 //!   [`recovery`]: rebuilds a running partition from files, [`closing_log`]: its command log;
-//!   [`engine_limits`]: the limits of its engine; [`dirs`]: the paths of those files;
-//!   [`formats`]: a check of all headers before any log is opened.
+//!   [`engine_limits`]: the limits of its engine; [`dirs`]: the paths of those files; [`places`]:
+//!   directories elsewhere; [`formats`]: a check of all headers before any log is opened.
 //! * [`handoff`]: the rings between a partition and the sources of its commands; `take_order`: the
 //!   order in which it takes them. [`control_import`]: the source that imports the control log's
 //!   definitions.
@@ -35,6 +35,7 @@ pub mod lineage;
 pub mod log_time;
 mod outbox;
 pub mod past_records;
+pub mod places;
 pub mod plant;
 pub mod recovery;
 pub mod retention;

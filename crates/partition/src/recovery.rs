@@ -325,7 +325,7 @@ pub fn find_in_directory(
         "a restore to {} was interrupted: remove the directory and restore again",
         settings.node_dir.display()
     );
-    let dirs = PartitionDirs::new(&settings.node_dir, partition_id);
+    let dirs = PartitionDirs::find(&settings.node_dir, partition_id)?;
     let mut notes = Vec::new();
     let log = LogConfig {
         durability: settings.durability_of(partition_id),
@@ -614,16 +614,10 @@ impl RecoveredPartition {
             .with_context(|| file.display().to_string())
     }
 
-    /// Returns the directory of the gateway's checkpoints.
+    /// Returns the paths of its files.
     #[must_use]
-    pub fn checkpoints_dir(&self) -> PathBuf {
-        self.dirs.checkpoints()
-    }
-
-    /// Returns the directory of the market publisher's checkpoints.
-    #[must_use]
-    pub fn publisher_dir(&self) -> PathBuf {
-        self.dirs.publisher()
+    pub fn dirs(&self) -> &PartitionDirs {
+        &self.dirs
     }
 
     /// Returns the number of events so far, which is the newest event's number.

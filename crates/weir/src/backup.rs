@@ -12,7 +12,7 @@ use weir_node::backup::restore::{RestoredLog, restore};
 use weir_node::backup::stored::StoredBackup;
 use weir_node::backup::take::{BackupOutcome, Key, LogSource, NodeFiles, back_up};
 use weir_node::backup::{BROKER_DIR, BackupError, LogKind};
-use weir_partition::dirs::{ORDER_STORE, PAST_ENDS};
+use weir_partition::dirs::{ORDER_STORE, PAST_ENDS, PartitionDirs, trading_partition_of};
 use weir_runtime::civil;
 use weir_types::{PartitionId, Position};
 
@@ -114,13 +114,23 @@ fn broker_of(args: &BackupArgs) -> anyhow::Result<Option<ThreadDisk>> {
     Ok(Some(ThreadDisk::open(&dir, None)?))
 }
 
-/// The partitions and sources that a node's directory holds.
+/// The partitions and sources that a node's directory holds, or has place files of.
 fn logs_in(dir: &Path) -> anyhow::Result<Vec<LogSource<ThreadDisk>>> {
     let mut logs = Vec::new();
     for entry in std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
         let name = entry?.file_name();
         let Some((kind, partition_id)) = name.to_str().and_then(log_of) else { continue };
-        let root = dir.join(&name);
+        if logs
+            .iter()
+            .any(|log: &LogSource<_>| (log.kind, log.partition_id) == (kind, partition_id))
+        {
+            // A partition elsewhere, by its place file, and an empty directory of its name.
+            continue;
+        }
+        let root = match kind {
+            LogKind::Partition => PartitionDirs::find(dir, partition_id)?.root().to_owned(),
+            LogKind::Source => dir.join(&name),
+        };
         let (log, snapshots) = (root.join(kind.log()), root.join("snapshots"));
         // Opening makes what is missing, and a backup changes nothing.
         if !log.is_dir() {
@@ -141,13 +151,15 @@ fn logs_in(dir: &Path) -> anyhow::Result<Vec<LogSource<ThreadDisk>>> {
     Ok(logs)
 }
 
-/// The log of a directory of that name.
+/// The log of a directory of that name, or of a partition's place file.
 fn log_of(name: &str) -> Option<(LogKind, PartitionId)> {
+    if let Some(id) = trading_partition_of(name) {
+        return Some((LogKind::Partition, id));
+    }
     let number = |prefix| name.strip_prefix(prefix)?.parse().ok().map(PartitionId);
-    let found = match (number("partition-"), number("source-")) {
-        (Some(id), _) => (LogKind::Partition, id),
-        (None, Some(id)) => (LogKind::Source, id),
-        (None, None) => (LogKind::Partition, PartitionId(0)),
+    let found = match number("source-") {
+        Some(id) => (LogKind::Source, id),
+        None => (LogKind::Partition, PartitionId(0)),
     };
     (found.0.dir(found.1) == name).then_some(found)
 }

@@ -110,7 +110,7 @@ impl Where {
     }
 
     fn dirs(&self) -> anyhow::Result<PartitionDirs> {
-        Ok(PartitionDirs::new(&self.dir, self.partition_id()?))
+        Ok(PartitionDirs::find(&self.dir, self.partition_id()?)?)
     }
 }
 
@@ -464,7 +464,7 @@ fn restore(at: &Where) -> anyhow::Result<()> {
 
 fn verify(at: &Where, to: u64) -> anyhow::Result<()> {
     let partition_id = at.partition_id()?;
-    let dirs = PartitionDirs::new(&at.dir, partition_id);
+    let dirs = PartitionDirs::find(&at.dir, partition_id)?;
     let log = LogAt::commands(at, &dirs);
     let mut reader = log.open(0)?;
     let log_id = reader.segment().log_id;

@@ -1,11 +1,13 @@
 //! The sections `[[partition]]`: the node's trading partitions.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Deserializer};
 use weir_gateway::{Assignment, InstrumentPattern};
 use weir_runtime::ConfigError;
-use weir_types::PartitionId;
+use weir_types::{Durability, PartitionId};
 
-use super::{Config, MarketPublisherSection, NodeRole};
+use super::{Config, MarketPublisherSection, NodeRole, durability_by_name};
 
 /// The number of the partition of a node whose configuration has none.
 const DEFAULT_ID: PartitionId = PartitionId(1);
@@ -24,6 +26,11 @@ pub struct PartitionSection {
     /// closest pattern of all partitions decides. An instrument that has a partition stays there.
     #[serde(default, deserialize_with = "patterns")]
     pub instruments: Vec<InstrumentPattern>,
+    /// Its directory, elsewhere than below the node's: for a disk of its own.
+    pub dir: Option<PathBuf>,
+    /// The durability level of an acknowledgement: `memory`, `os` or `disk`; the node's without it.
+    #[serde(default, deserialize_with = "durability_if_named")]
+    pub durability: Option<Durability>,
     /// The thread that runs it, with the other partitions that name it; that of the node's other
     /// partitions without it.
     pub thread: Option<String>,
@@ -37,6 +44,10 @@ fn patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<InstrumentPattern>
     let texts = Vec::<String>::deserialize(from)?;
     let patterns = texts.iter().map(|text| text.parse().map_err(serde::de::Error::custom));
     patterns.collect()
+}
+
+fn durability_if_named<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Durability>, D::Error> {
+    durability_by_name(from).map(Some)
 }
 
 impl Config {
@@ -127,6 +138,7 @@ impl Config {
             return out("replica.sources", followed.to_string(), want);
         }
         self.check_partition_threads()?;
+        self.check_partition_places()?;
         self.check_publishers()
     }
 

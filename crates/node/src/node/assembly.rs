@@ -24,7 +24,7 @@ use weir_partition::{Partition, PartitionParts};
 use weir_runtime::Runner;
 use weir_runtime::cycle_times::CycleTimes;
 use weir_subscribe::SubscriptionsFigures;
-use weir_types::PartitionId;
+use weir_types::{Durability, PartitionId};
 
 use super::cold;
 use super::probes::Probes;
@@ -143,9 +143,13 @@ impl<'a> Assembly<'a> {
             views: views.cloned().collect(),
             recorder: probes.recorder(&name),
             figures: recovered.figures,
-            durability: self.config.recovery().durability_of(recovered.partition_id),
+            durability: self.durability_of(recovered.partition_id),
         })
         .with_limits(recovered.limits)
+    }
+
+    fn durability_of(&self, id: PartitionId) -> Durability {
+        self.config.recovery_of(id).durability_of(id)
     }
 
     /// Returns a partition's part of the status and adds its figures to the health checks. `own` is
@@ -162,6 +166,8 @@ impl<'a> Assembly<'a> {
             epoch: of.epoch,
             figures: of.figures.clone(),
             thread: own.unwrap_or_else(|| shared.into()),
+            durability: self.durability_of(of.partition_id),
+            dir: of.dirs().root().to_owned(),
         }
     }
 }

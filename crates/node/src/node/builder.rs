@@ -22,9 +22,9 @@ use weir_orderstate::replica::ReplicaAgent;
 use weir_orderstate::router::Reload;
 use weir_orderstate::stores::snapshots::SnapshotWriter;
 use weir_partition::control_import::{ControlImporter, ImportProgress, ImportingPartition};
-use weir_partition::dirs::partition_dir;
 use weir_partition::formats::refuse_newer;
 use weir_partition::handoff::{SourcePort, gateway_to_partition};
+use weir_partition::places::Place;
 use weir_partition::recovery::{RecoveredPartition, RecoverySettings, find_in_directory};
 use weir_probe::Drain;
 use weir_runtime::{Agent, Runner};
@@ -123,8 +123,7 @@ fn recover_all(
 ) -> anyhow::Result<(Vec<RecoveredPartition>, Vec<Recovery>, Vec<String>)> {
     let (mut found, mut recovered, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
     let memory_bytes = engine_memory::machine_memory();
-    let settings =
-        RecoverySettings { memory_bytes, started: SystemClock.now(), ..config.recovery() };
+    let started = SystemClock.now();
     let compare = |limits: Vec<(PartitionId, EngineLimits)>| {
         engine_memory::compare(&limits, config.engine.memory, memory_bytes)
     };
@@ -132,6 +131,8 @@ fn recover_all(
     for id in partitions {
         let begun = Instant::now();
         let wake_fd = threads.wake_fd_of(*id);
+        let settings =
+            RecoverySettings { memory_bytes, started, ..config.recovery_of(*id) };
         found.push((find_in_directory(&settings, *id, wake_fd)?, begun.elapsed()));
     }
     check_imports(
@@ -270,7 +271,7 @@ impl<'a> Builder<'a> {
     /// without an epoch behind says nothing.
     fn begin_wanted_epochs(&mut self) -> anyhow::Result<()> {
         for one in self.recovered.iter_mut().filter(|one| one.wants_epoch()) {
-            ends::add_end(one.epoch, log_end(one), &self.parts.past_ends_file(one))?;
+            ends::add_end(one.epoch, log_end(one), &one.dirs().past_ends())?;
             one.begin_wanted_epoch()?;
         }
         Ok(())
@@ -398,7 +399,7 @@ fn open_door(config: &Config) -> anyhow::Result<Option<Arc<TlsDoor>>> {
 }
 
 /// Creates the node's directory and those of its partitions, if needed; refuses one that a newer
-/// program wrote.
+/// program wrote, or that is not where it was.
 ///
 /// The control partition's directory is the last: a first start that is killed must not leave the
 /// directory of a node without a trading partition.
@@ -408,7 +409,9 @@ fn prepare_dir(config: &Config, partitions: &[PartitionId]) -> anyhow::Result<()
         made.with_context(|| format!("cannot make {}", dir.display()))
     };
     create(&config.dir)?;
-    refuse_newer(&config.dir, partitions)?;
-    let mut dirs = partitions.iter().rev().map(|id| config.dir.join(partition_dir(*id)));
-    dirs.try_for_each(|dir| create(&dir))
+    let place = |id: &PartitionId| Place::check(&config.dir, *id, config.place_of(*id).as_deref());
+    let places = partitions.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    refuse_newer(places.iter().map(Place::dirs))?;
+    places.iter().rev().try_for_each(Place::make)?;
+    Ok(())
 }

@@ -24,7 +24,7 @@ impl Assembly<'_> {
         match self.try_checkpoint(gateway, port, of) {
             Ok((agent, notes)) => (Some(agent), notes),
             Err(error) => {
-                let dir = of.checkpoints_dir();
+                let dir = of.dirs().checkpoints();
                 (None, vec![format!("gateway: no checkpoints in {}: {error:#}", dir.display())])
             }
         }
@@ -36,7 +36,7 @@ impl Assembly<'_> {
         port: usize,
         of: &RecoveredPartition,
     ) -> anyhow::Result<(CheckpointAgent<ThreadDisk>, Vec<String>)> {
-        let dir = of.checkpoints_dir();
+        let dir = of.dirs().checkpoints();
         let disk = ThreadDisk::open(&dir, None)?;
         let mut store = SnapshotStore::new(disk, of.log.log_id(), of.partition_id);
         let section = &self.config.gateway;

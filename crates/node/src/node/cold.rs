@@ -12,7 +12,6 @@ use weir_orderstate::cold::{
     SharedPace, ends,
 };
 use weir_orderstate::token_keys::sealer;
-use weir_partition::dirs::{PAST_ENDS, partition_dir};
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::{Agent, Runner, WaitStrategy};
 use weir_types::{ChangeId, Epoch, PartitionId};
@@ -64,11 +63,6 @@ impl Assembly<'_> {
         dir_of(&self.cold_dir(section), trading.log.log_id())
     }
 
-    /// Returns the file of the ends of the partition's past epochs.
-    pub(super) fn past_ends_file(&self, trading: &RecoveredPartition) -> PathBuf {
-        self.config.dir.join(partition_dir(trading.partition_id)).join(PAST_ENDS)
-    }
-
     /// Returns the ends of the partition's past epochs. Refuses an archive with files of an epoch
     /// whose end nobody knows any more.
     fn past_ends(
@@ -77,7 +71,7 @@ impl Assembly<'_> {
         trading: &RecoveredPartition,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Vec<(Epoch, ChangeId)>> {
-        let file = self.past_ends_file(trading);
+        let file = trading.dirs().past_ends();
         let ends = ends::places_of(trading.reader("archive"), log_end(trading), &file)?;
         let Some(epoch) = ends.unknown else { return Ok(ends.known) };
         let (dir, file) = (self.own_cold_dir(section, trading), file.display());

@@ -204,7 +204,7 @@ fn events(
 }
 
 fn open_checkpoints(trading: &RecoveredPartition) -> anyhow::Result<SnapshotStore<ThreadDisk>> {
-    let dir = trading.publisher_dir();
+    let dir = trading.dirs().publisher();
     let disk = ThreadDisk::open(&dir, None)
         .with_context(|| format!("the market publisher's checkpoints in {}", dir.display()))?;
     Ok(SnapshotStore::new(disk, trading.log.log_id(), trading.partition_id))

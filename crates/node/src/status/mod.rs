@@ -94,12 +94,16 @@ pub struct PartitionStatus {
     pub figures: Arc<PartitionFigures>,
     /// The name of the thread that runs it.
     pub thread: Arc<str>,
+    /// The durability level of an acknowledgement.
+    pub durability: Durability,
+    /// Its directory.
+    pub dir: PathBuf,
 }
 
 figures! {
     /// A snapshot of a node's figures.
     pub struct StatusReport {
-        /// The size of all files in the node's directory.
+        /// The size of all files in the directories of the node and of its partitions.
         gauge log_bytes in bytes as "weir_log_bytes",
         /// Lines of diagnostics dropped because standard error was read too slowly.
         counter dropped_lines as "weir_diagnostics_dropped_total",
@@ -166,6 +170,8 @@ pub struct PartitionReport {
     pub epoch: u32,
     /// The name of the thread that runs it.
     pub thread: String,
+    /// `memory`, `os` or `disk`.
+    pub durability: String,
     /// The counters.
     #[serde(flatten)]
     pub counts: PartitionCounts,
@@ -351,10 +357,17 @@ impl NodeStatus {
             cycles: self.cycles.report(),
             latencies: self.latency_reports(),
             hiccups: hiccups.iter().map(HiccupLine::of).collect(),
-            log_bytes: directory_bytes(&self.dir),
+            log_bytes: self.directory_bytes(),
             dropped_lines: crate::diagnostics::dropped_lines(),
             dropped_notices: crate::service::dropped_notices(),
         }
+    }
+
+    /// Returns the bytes of all files of the node, also those of partitions elsewhere.
+    fn directory_bytes(&self) -> u64 {
+        let dirs = self.partitions.iter().map(|one| &one.dir);
+        let elsewhere = dirs.filter(|dir| !dir.starts_with(&self.dir));
+        elsewhere.chain([&self.dir]).map(|dir| directory_bytes(dir)).sum()
     }
 
     fn latency_reports(&self) -> Vec<LatencyReport> {
@@ -384,6 +397,7 @@ fn partition_report(one: &PartitionStatus) -> PartitionReport {
         id: one.id.0,
         epoch: one.epoch.0,
         thread: one.thread.to_string(),
+        durability: one.durability.to_string(),
         counts: figures.counters.report(),
         digest: format!("{:016x}", figures.digest.load(Ordering::Relaxed)),
         snapshot_position: snapshot.map(|(position, _)| position),

@@ -7,7 +7,7 @@ use weir_delivery::OrderStore;
 use weir_delivery::stream::SourceStream;
 use weir_io::{OsRng, Rng, ThreadDisk};
 use weir_log::LogConfig;
-use weir_partition::dirs::{ORDER_STORE, partition_dir};
+use weir_partition::dirs::PartitionDirs;
 use weir_runtime::Wake;
 use weir_types::{Durability, Epoch, Position};
 
@@ -161,7 +161,7 @@ impl KeepSettings {
         notes: &mut Vec<String>,
     ) -> anyhow::Result<KeptOwnStore> {
         let (snapshot_every, own) = (source.snapshot_every, source.settings.source);
-        let dir = self.dir.join(partition_dir(own)).join(ORDER_STORE);
+        let dir = PartitionDirs::find(&self.dir, own)?.order_store();
         let brought = own::recover(source, &dir)?;
         let OwnStore { store, stream, events, snapshots, notes: own_notes } = brought;
         notes.extend(own_notes);
