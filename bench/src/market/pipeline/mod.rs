@@ -10,8 +10,8 @@
 //! Overload: measures the rate that flush carries to a hundred subscribers, then sets the feed to
 //! 2, 5 and 10 times that, once with an interval in which flush could send each instrument twice,
 //! and once without any conflation: then the updating thread waits for flush, and the feed for it.
-//! At half of that rate, with trades, it then adds hostile sessions, one kind at a time, each
-//! beside a run without, and prints a table of them to stderr.
+//! At half of that rate, with trades, it then adds hostile sessions, one kind at a time, each at
+//! the good subscribers' gateway and at a second one ([`parties`]).
 //!
 //! Both threads spin and record the longest time between two clock readings in each millisecond. A
 //! window does not count as clean if either thread was preempted in it for longer than 10 µs, or
@@ -26,10 +26,10 @@ mod hostile;
 mod lone;
 mod opra;
 mod orders;
+mod parties;
 mod probes;
 mod run;
 
-use hostile::Party;
 use run::{Cell, Outcome, measure};
 use serde_json::{Value, json};
 
@@ -160,51 +160,6 @@ fn overload(seconds: u64) -> Value {
     json!({
         "bench": "market-overload", "seconds": seconds, "subscribers": subscribers,
         "instruments": flow::INSTRUMENTS, "interval_us": interval_us, "capacity_per_s": capacity,
-        "cells": rows, "hostile": hostile(&half),
+        "cells": rows, "hostile": parties::hostile(&half),
     })
-}
-
-/// Measures the good subscribers' messages beside each hostile session. The parties take turns, so
-/// that disturbances of the machine affect all alike.
-fn hostile(base: &Cell) -> Vec<Value> {
-    let mut runs: Vec<Vec<Outcome>> = vec![Vec::new(); Party::ALL.len()];
-    for _ in 0..3 {
-        for (party, outcomes) in Party::ALL.into_iter().zip(&mut runs) {
-            let cell = Cell { party, has_trades: true, ..*base };
-            let outcome = measure(&cell);
-            eprintln!("{cell:?}: {outcome:?}");
-            outcomes.push(outcome);
-        }
-    }
-    let rows = Party::ALL.into_iter().zip(&runs).map(|(party, outcomes)| {
-        let mut line = row(&Cell { party, ..*base }, outcomes);
-        let last = outcomes.last().expect("three were measured").hostile;
-        line["party"] = json!(party.name());
-        line["carried_out"] = json!(last.carried_out);
-        line["refused"] = json!(last.refused);
-        line["waited"] = json!(last.waited);
-        line["wishes"] = json!(last.wishes);
-        line["read"] = json!(last.read);
-        line["unread"] = json!(last.unread);
-        line["looks"] = json!(last.looks);
-        line
-    });
-    let rows: Vec<Value> = rows.collect();
-    print_parties(&rows);
-    rows
-}
-
-/// Prints the parties side by side, with the ages of the good subscribers' messages.
-fn print_parties(rows: &[Value]) {
-    const COUNTS: [&str; 7] =
-        ["carried_out", "refused", "waited", "wishes", "read", "unread", "looks"];
-    eprintln!("| party | age p50, µs | p99, µs | max, µs | {} |", COUNTS.join(" | "));
-    eprintln!("| --- |{}", " ---: |".repeat(3 + COUNTS.len()));
-    for row in rows {
-        let ages = ["age_p50_ns", "age_p99_ns", "age_max_ns"]
-            .map(|name| format!("{:.1}", row[name]["median"].as_f64().unwrap_or(0.0) / 1e3));
-        let counts = COUNTS.map(|name| row[name].to_string());
-        let party = row["party"].as_str().unwrap_or_default();
-        eprintln!("| {party} | {} | {} |", ages.join(" | "), counts.join(" | "));
-    }
 }

@@ -49,6 +49,8 @@ pub struct Cell {
     /// True for a flow with trades.
     pub has_trades: bool,
     pub party: Party,
+    /// The threads of another gateway that runs meanwhile.
+    pub other_threads: usize,
 }
 
 impl Default for Cell {
@@ -63,6 +65,7 @@ impl Default for Cell {
             seconds: 2,
             has_trades: false,
             party: Party::None,
+            other_threads: 0,
         }
     }
 }
@@ -136,7 +139,11 @@ impl Shared {
     }
 
     fn idle(&self, threads: usize) {
-        if threads > self.cores { std::thread::yield_now() } else { std::hint::spin_loop() }
+        if threads + self.cell.other_threads > self.cores {
+            std::thread::yield_now()
+        } else {
+            std::hint::spin_loop()
+        }
     }
 
     /// The due time of an update, from the beginning.
