@@ -322,9 +322,10 @@ impl Gateway {
     ) -> IntakeOutcome {
         // A session's earlier loss, and its choice, are sequenced before any request of it.
         self.submit_notices();
-        let has_room = self.ports[port].has_room() && self.has_definitions(port);
-        if !has_room {
-            let handed = self.imports_handed(port);
+        let has_room = self.ports[port].has_room();
+        if !has_room || !self.has_definitions(port) {
+            // Definitions go into another ring, which has room for long while this one has none.
+            let handed = if has_room { self.imports_handed(port) } else { u64::MAX };
             self.ports[port].standstill.found(handed, now);
             return IntakeOutcome::NoRoom;
         }

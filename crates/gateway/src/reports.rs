@@ -58,6 +58,13 @@ impl Gateway {
         (own.lineage, own.trail, own.begins_with_checkpoint) = (lineage, trail, true);
     }
 
+    /// Returns true if the control log's next event is one that the importer has not followed. The
+    /// ends of epochs from before the start are told without one.
+    fn awaits_importer(&self) -> bool {
+        let events = &self.ports[0].events;
+        events.has_told_ends() && events.next_record() > self.imports.followed()
+    }
+
     /// Takes the partitions' events and refusals; returns their number. The control log comes
     /// first: a session that its definitions end gets none of the events taken behind them. Its
     /// events are taken as far as the importer has followed them: an operator that is told of a
@@ -69,7 +76,7 @@ impl Gateway {
                 if port == 0 && self.newcomers.as_ref().is_some_and(|to| !to.has_room()) {
                     break;
                 }
-                if port == 0 && self.ports[0].events.next_record() > self.imports.followed() {
+                if port == 0 && self.awaits_importer() {
                     break;
                 }
                 let mut record = std::mem::take(&mut self.record);

@@ -22,7 +22,8 @@ const STANDS_AFTER: u64 = 50_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standstill {
     since: Option<Nanos>,
-    /// The importer's place at that time: a partition that takes definitions does not stand.
+    /// The importer's place at that time, where its ring has room and definitions are awaited: a
+    /// partition that takes definitions does not stand.
     handed: u64,
 }
 

@@ -140,6 +140,12 @@ fn after_a_restore_nobody_is_believed_who_was_told_of_what_came_after_the_backup
     };
     assert_eq!(other_from(&node), told_before.0.next());
     assert_eq!(Trader::go_on(&node, ALICE, told_before).unwrap().last_event_no(), told_before.0);
+    // The control log's epoch ended with the restore too, and no event of it says so.
+    let epochs = [PartitionId(0), TRADING].map(|id| {
+        let told = Trader::log_on(&node, ALICE).mark_in(id).1;
+        (Value::from(told.0), node.partition_when(id, |_| true)["epoch"].clone())
+    });
+    epochs.iter().for_each(|(told, epoch)| assert_eq!(told, epoch, "{epochs:?}"));
     // The backup holds no events, yet those from before the snapshot are served too.
     let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
     alice.settle();
