@@ -614,6 +614,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             let pushed = feedback.push(refused);
             let is_lost = pushed.is_err() && !self.is_stopping && !feedback.is_abandoned();
             assert!(!is_lost, "no more commands are taken than can be refused");
+            self.views.iter().for_each(Wake::wake);
         }
     }
 
@@ -743,9 +744,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         // Before the events: a client that has an answer looks here for the request's outcome.
         figures.tell_office(&self.engine);
         self.outbox.publish();
-        for view in &self.views {
-            view.wake();
-        }
+        self.views.iter().for_each(Wake::wake);
         figures.digest.store(self.engine.digest(), Ordering::Relaxed);
         figures
             .counters
