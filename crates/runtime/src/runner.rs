@@ -183,6 +183,7 @@ pub struct Runner {
     hurried: Arc<Hurried>,
     gives_way: bool,
     may_be_left: bool,
+    stops_early: bool,
     beat: Option<Beat>,
     cycles: Option<Arc<CycleTimes>>,
 }
@@ -211,6 +212,7 @@ impl Runner {
             hurried: Arc::default(),
             gives_way: false,
             may_be_left: false,
+            stops_early: false,
             beat: None,
             cycles: None,
         }
@@ -274,6 +276,15 @@ impl Runner {
         self
     }
 
+    /// Has the thread asked to stop with others of its kind, before any of them is waited for, and
+    /// lets the stop of the threads behind them begin without it: one whose disk stands must not
+    /// keep the others from their end.
+    #[must_use]
+    pub fn stopping_early(mut self) -> Runner {
+        self.stops_early = true;
+        self
+    }
+
     /// Records a heartbeat in each cycle.
     #[must_use]
     pub fn with_beat(mut self, beat: Beat) -> Runner {
@@ -295,13 +306,21 @@ impl Runner {
     pub fn start(self) -> std::io::Result<RunningThread> {
         let (wake, stopping) = (self.wake.clone(), self.stopping.clone());
         let (name, hurried) = (self.name.clone(), self.hurried.clone());
-        let may_be_left = self.may_be_left;
+        let (may_be_left, stops_early) = (self.may_be_left, self.stops_early);
         if let Some(sockets) = &self.sockets {
             self.wake.set_waker(sockets.waker()?);
         }
         let thread = std::thread::Builder::new().name(name.to_string());
         let thread = thread.spawn(move || self.run())?;
-        Ok(RunningThread { name, wake, stopping, hurried, may_be_left, thread: Some(thread) })
+        Ok(RunningThread {
+            name,
+            wake,
+            stopping,
+            hurried,
+            may_be_left,
+            stops_early,
+            thread: Some(thread),
+        })
     }
 
     fn run(mut self) {
@@ -468,6 +487,7 @@ pub struct RunningThread {
     stopping: Arc<AtomicBool>,
     hurried: Arc<Hurried>,
     may_be_left: bool,
+    stops_early: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -498,6 +518,12 @@ impl RunningThread {
     #[must_use]
     pub fn may_be_left(&self) -> bool {
         self.may_be_left
+    }
+
+    /// Returns true when the thread is asked to stop with others of its kind.
+    #[must_use]
+    pub fn stops_early(&self) -> bool {
+        self.stops_early
     }
 
     /// Waits until the thread has ended, for at most `time`; false when it has not.

@@ -114,7 +114,8 @@ impl PartitionThreads {
             let runner = Runner::new(section.name, wake, config.wait)
                 .with_sockets(FdPoller::new(&[wake_fd.as_raw_fd()])?)
                 .with_agents(agents)
-                .on_core(section.core);
+                .on_core(section.core)
+                .stopping_early();
             all.own.push(runner);
             all.shadows.push(shadows().with_agents(behind));
         }

@@ -116,20 +116,27 @@ fn stop_leaving(
     draining.store(true, Ordering::Relaxed);
     std::thread::sleep(DRAIN_TIME);
     let mut outcome = Ok(());
+    // Those of partitions with their own end together: one that waits for its disk must not keep
+    // the others from their closing marks.
+    threads.iter().filter(|thread| thread.stops_early()).for_each(RunningThread::ask_to_stop);
+    let mut late = Vec::new();
     for thread in threads {
         thread.ask_to_stop();
-        if thread.may_be_left() && !thread.ends_within(left_after) {
-            let thread = thread.name();
+        let may_go_on = thread.may_be_left() || thread.stops_early();
+        if may_go_on && !thread.ends_within(left_after) {
+            let name = thread.name();
             tracing::warn!(
-                thread,
+                thread = name,
                 "the stop goes on without a thread that waits for its disk: its files are sound, \
                  and the next start goes on with its work"
             );
+            // A partition's log still gets its closing mark, if its disk comes back.
+            late.extend(thread.stops_early().then_some(thread));
             continue;
         }
         outcome = outcome.and(thread.join());
     }
-    outcome
+    late.into_iter().fold(outcome, |outcome, thread| outcome.and(thread.join()))
 }
 
 /// The agents of the order path.
@@ -442,5 +449,34 @@ mod tests {
         assert_eq!(threads.each_ref().map(RunningThread::is_finished), [true, false, true, true]);
         drop(answers);
         threads[1].join().unwrap();
+    }
+
+    #[test]
+    fn a_partition_whose_disk_stands_keeps_no_other_from_its_end() {
+        let ended = Arc::new(Mutex::new(Vec::new()));
+        let (answers, disk) = mpsc::channel::<()>();
+        let runner = |name| Runner::new(name, Wake::new(), WaitStrategy::default());
+        let ending = |name| Ending { name, panics: false, ended: ended.clone() };
+        let runners = [
+            runner("stalled").with_agent(Stalled(disk)).stopping_early(),
+            runner("fast").with_agent(ending("fast")).stopping_early(),
+            runner("core").with_agent(ending("core")),
+        ];
+        let mut threads = runners.map(|runner| runner.start().unwrap());
+        // Its disk is back once the last of the others has ended.
+        let back = {
+            let ended = ended.clone();
+            std::thread::spawn(move || {
+                while ended.lock().unwrap().last() != Some(&"core") {
+                    std::thread::yield_now();
+                }
+                drop(answers);
+            })
+        };
+        let draining = AtomicBool::new(false);
+        stop_leaving(&mut threads, &draining, Duration::from_millis(100)).unwrap();
+        back.join().unwrap();
+        assert_eq!(*ended.lock().unwrap(), ["fast", "core"]);
+        assert!(threads.iter().all(RunningThread::is_finished), "it is waited for at the end");
     }
 }
