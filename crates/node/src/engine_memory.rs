@@ -5,12 +5,15 @@
 //! limits beyond the default need more than there is. At the default limits, which most nodes never
 //! reach, and below them it is only told: small machines have run with those.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use thiserror::Error;
 use weir_engine::EngineLimits;
 use weir_partition::recovery::EngineMemory;
 use weir_types::PartitionId;
+
+use crate::config::PartitionThread;
 
 /// The engines of a partition: its own, and its shadow's.
 const ENGINES_PER_PARTITION: u64 = 2;
@@ -20,8 +23,9 @@ const ENGINES_PER_PARTITION: u64 = 2;
 pub struct EngineNeeds {
     /// The tables of all engines when they are full.
     pub tables: u64,
-    /// A snapshot while it is made. The shadows take theirs one after the other.
-    pub snapshot: u64,
+    /// A snapshot of each thread of shadows while it is made: the shadows of one thread take theirs
+    /// one after the other.
+    pub snapshots: u64,
     /// The answers that are remembered when all sessions have sent requests to each partition, on
     /// top of the two others.
     pub answers: u64,
@@ -31,10 +35,15 @@ pub struct EngineNeeds {
 }
 
 impl EngineNeeds {
-    /// Returns the needs of these partitions' engines.
+    /// Returns the needs of these partitions' engines, some of them with threads of their own.
     #[must_use]
-    pub fn of(partitions: &[(PartitionId, EngineLimits)]) -> EngineNeeds {
+    pub fn of(
+        partitions: &[(PartitionId, EngineLimits)],
+        threads: &[PartitionThread],
+    ) -> EngineNeeds {
         let mut needs = EngineNeeds::default();
+        // By thread; those without one of their own share one.
+        let mut snapshots = BTreeMap::<Option<usize>, u64>::new();
         for (partition_id, limits) in partitions {
             // The control partition's tables of orders, positions and trades stay empty.
             let (orders_max, positions_max, trades_max) = (0, 0, 0);
@@ -47,15 +56,18 @@ impl EngineNeeds {
             };
             needs.tables += tables * ENGINES_PER_PARTITION;
             needs.answers += limits.answer_bytes() * ENGINES_PER_PARTITION;
-            needs.snapshot = needs.snapshot.max(filled.snapshot_bytes());
+            let thread = threads.iter().position(|one| one.partitions.contains(partition_id));
+            let snapshot = snapshots.entry(thread).or_default();
+            *snapshot = filled.snapshot_bytes().max(*snapshot);
         }
+        needs.snapshots = snapshots.values().sum();
         needs
     }
 
     /// Returns the memory that must be there for limits beyond the default.
     #[must_use]
     pub fn needed(&self) -> u64 {
-        self.tables + self.snapshot
+        self.tables + self.snapshots
     }
 }
 
@@ -82,19 +94,20 @@ fn mib(bytes: u64) -> u64 {
 /// [`TooHighLimits`] when the limits need more than there is, and more than the default limits.
 pub fn compare(
     partitions: &[(PartitionId, EngineLimits)],
+    threads: &[PartitionThread],
     memory: EngineMemory,
     machine: Option<u64>,
 ) -> Result<String, TooHighLimits> {
-    let needs = EngineNeeds::of(partitions);
+    let needs = EngineNeeds::of(partitions, threads);
     let default: Vec<_> = partitions.iter().map(|(id, _)| (*id, EngineLimits::DEFAULT)).collect();
-    let default = EngineNeeds::of(&default);
+    let default = EngineNeeds::of(&default, threads);
     let mut note = format!(
         "the engines need {} MiB when their tables are full: {} MiB for two engines of each \
-         partition, and {} MiB for a snapshot while it is made. Sessions that send requests add up \
+         partition, and {} MiB for snapshots while they are made. Sessions that send requests add up \
          to {} MiB of remembered answers",
         mib(needs.needed()),
         mib(needs.tables),
-        mib(needs.snapshot),
+        mib(needs.snapshots),
         mib(needs.answers)
     );
     let takes_ahead = memory == EngineMemory::Ahead;
@@ -164,16 +177,15 @@ mod tests {
     const DEFAULT: EngineLimits = EngineLimits::DEFAULT;
 
     fn needs(trading_count: u16, limits: EngineLimits) -> EngineNeeds {
-        EngineNeeds::of(
-            &(0..=trading_count).map(|id| (PartitionId(id), limits)).collect::<Vec<_>>(),
-        )
+        let all: Vec<_> = (0..=trading_count).map(|id| (PartitionId(id), limits)).collect();
+        EngineNeeds::of(&all, &[])
     }
 
     #[test]
     fn the_engines_memory_follows_from_the_limits_and_is_told() {
         let of = |trading_count, limits| {
-            let EngineNeeds { tables, snapshot, answers, ahead } = needs(trading_count, limits);
-            [tables, snapshot, answers, ahead].map(mib)
+            let EngineNeeds { tables, snapshots, answers, ahead } = needs(trading_count, limits);
+            [tables, snapshots, answers, ahead].map(mib)
         };
         // 446 MiB of a trading partition and 150 of the control partition, twice each. A snapshot
         // of the control partition has no orders.
@@ -183,11 +195,11 @@ mod tests {
         let orders = EngineLimits { orders_max: 10_000_000, positions_max: 100_000_000, ..DEFAULT };
         assert_eq!(of(1, orders), [11_311, 7_266, 10_240, 5_506]);
         let both = [(CONTROL, DEFAULT), (TRADING, DEFAULT)];
-        let note = compare(&both, EngineMemory::AsFilled, None).unwrap();
+        let note = compare(&both, &[], EngineMemory::AsFilled, None).unwrap();
         let begin = "the engines need 1577 MiB when their tables are full: 1192 MiB for two";
         assert!(note.starts_with(begin), "{note}");
         assert!(note.ends_with("add up to 10240 MiB of remembered answers"), "{note}");
-        let note = compare(&both, EngineMemory::Ahead, None).unwrap();
+        let note = compare(&both, &[], EngineMemory::Ahead, None).unwrap();
         assert!(note.ends_with("; 446 MiB are taken at the start"), "{note}");
     }
 
@@ -195,7 +207,7 @@ mod tests {
     fn a_machine_with_less_memory_is_told_or_refused_for_limits_beyond_the_default() {
         let of = |limits: EngineLimits, memory, machine| {
             let both = [(CONTROL, limits), (TRADING, limits)];
-            compare(&both, memory, Some(machine))
+            compare(&both, &[], memory, Some(machine))
         };
         let as_filled = |limits, machine| of(limits, EngineMemory::AsFilled, machine);
         let default = needs(1, DEFAULT).needed();
@@ -226,13 +238,29 @@ mod tests {
     #[test]
     fn memory_ahead_on_a_small_machine_is_told_with_the_other_setting_as_remedy() {
         let both = [(CONTROL, DEFAULT), (TRADING, DEFAULT)];
-        let needs = EngineNeeds::of(&both);
-        let told = |machine| compare(&both, EngineMemory::Ahead, Some(machine)).unwrap();
+        let needs = EngineNeeds::of(&both, &[]);
+        let told = |machine| compare(&both, &[], EngineMemory::Ahead, Some(machine)).unwrap();
         assert!(!told(needs.needed()).contains("there are"));
         let enough = told(needs.ahead);
         assert!(enough.ends_with(": lower the limits in [engine.limits]"), "{enough}");
         let short = told(needs.ahead - 1);
         assert!(short.contains("set memory = \"as-filled\" in [engine], or lower"), "{short}");
+    }
+
+    /// Their shadows take snapshots at the same time.
+    #[test]
+    fn threads_of_partitions_need_memory_for_snapshots_of_their_own() {
+        let all: Vec<_> = (0..4).map(|id| (PartitionId(id), DEFAULT)).collect();
+        let thread = |name: &str, ids: &[u16]| PartitionThread {
+            name: name.into(),
+            core: None,
+            partitions: ids.iter().map(|id| PartitionId(*id)).collect(),
+        };
+        let snapshots = |threads: &[PartitionThread]| mib(EngineNeeds::of(&all, threads).snapshots);
+        assert_eq!(snapshots(&[]), 385);
+        assert_eq!(snapshots(&[thread("a", &[1, 2])]), 2 * 385);
+        // The control partition's has no orders.
+        assert_eq!(snapshots(&[thread("a", &[1, 2]), thread("b", &[3])]), 2 * 385 + 89);
     }
 
     #[test]

@@ -124,15 +124,15 @@ fn recover_all(
     let (mut found, mut recovered, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
     let memory_bytes = engine_memory::machine_memory();
     let started = SystemClock.now();
+    let threads_of = config.partition_threads();
     let compare = |limits: Vec<(PartitionId, EngineLimits)>| {
-        engine_memory::compare(&limits, config.engine.memory, memory_bytes)
+        engine_memory::compare(&limits, &threads_of, config.engine.memory, memory_bytes)
     };
     // All are looked at before the first is changed: a refusal leaves the files as they are.
     for id in partitions {
         let begun = Instant::now();
         let wake_fd = threads.wake_fd_of(*id);
-        let settings =
-            RecoverySettings { memory_bytes, started, ..config.recovery_of(*id) };
+        let settings = RecoverySettings { memory_bytes, started, ..config.recovery_of(*id) };
         found.push((find_in_directory(&settings, *id, wake_fd)?, begun.elapsed()));
     }
     check_imports(
