@@ -1,33 +1,38 @@
 //! Partitions whose directory is not below the node's, so that each can have a disk of its own.
 //!
 //! The node's directory then has a place file, `partition-N.at`, with the absolute path, and the
-//! directory elsewhere a file `partition` with the number. Tools find the directory by the first,
-//! and the second tells it from the bare mount point of a disk that is not mounted: nothing is
-//! created there anew. Both are written before the first log, the owner's file first.
+//! directory elsewhere an owner's file, `partition`, with the number. Both have the same mark, which
+//! is drawn when they are made. Tools find the directory by the first; the second tells it from the
+//! bare mount point of a disk that is not mounted, where nothing is created anew, and from that of
+//! another node. Both are written before the first log, the owner's file first.
 //!
 //! | place file | configured | below the node's directory | elsewhere | a start |
 //! | --- | --- | --- | --- | --- |
 //! | none | none | any | | goes on below |
-//! | none | D | has files | | is refused: two places |
+//! | none | D | has a log | | is refused: two places |
 //! | none | D | nothing | no log | begins in D |
 //! | none | D | nothing | a log, and the node has run | goes on in D: it was moved there |
 //! | none | D | nothing | a log, and the node is new | is refused: the log is another node's |
+//! | none | D | nothing | a log and an owner's file | is refused: the log is another node's |
 //! | D | D | nothing | has its owner's file | goes on in D |
 //! | D | D | nothing | has none | is refused: not mounted |
-//! | D | another, or none | any | any | is refused: two places |
-//! | D | D | has files | any | is refused: two places |
+//! | D | D | has a log | any | is refused: two places |
+//! | D | E | nothing | its owner's file is in E alone | goes on in E: it was moved |
+//! | D | none | a log and its owner's file | nothing in D | goes on below: it was moved back |
+//! | D | another, or none | any | any other | is refused: two places, or not mounted |
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use weir_io::{OsRng, Rng as _};
 use weir_types::PartitionId;
 
 use crate::dirs::{PartitionDirs, partition_dir};
 
 /// The end of a place file's name, behind that of the directory.
 pub const SUFFIX: &str = ".at";
-/// The file in a directory elsewhere with the number of its partition.
+/// The file in a directory elsewhere with the number of its partition, and the mark.
 const OWNER: &str = "partition";
 
 /// The reason why a partition's directory is not found, or not used.
@@ -41,8 +46,8 @@ pub enum PlaceError {
         /// The system's error.
         error: std::io::Error,
     },
-    /// A place file has no absolute path.
-    #[error("{file} has no absolute path: {text:?}")]
+    /// A place file has no absolute path, or no mark.
+    #[error("{file} has no absolute path and a mark behind it: {text:?}")]
     Malformed {
         /// The place file.
         file: PathBuf,
@@ -50,7 +55,10 @@ pub enum PlaceError {
         text: String,
     },
     /// The directory that a place file names is not a partition's.
-    #[error("partition {partition_id} is in {dir} by {file}, and is not there: mount its disk")]
+    #[error(
+        "partition {partition_id} is in {dir} by {file}, and {dir}/partition is missing: mount its \
+         disk"
+    )]
     NotMounted {
         /// The partition.
         partition_id: PartitionId,
@@ -69,10 +77,10 @@ pub enum PlaceError {
         /// The number in its owner's file.
         found: String,
     },
-    /// The directory in which a partition is to begin has a log already.
+    /// The directory has the log of another node's partition.
     #[error(
-        "partition.dir of {partition_id}: {dir} has a log, and {node_dir} is the directory of a \
-         new node"
+        "partition.dir of {partition_id}: {dir} has a log, and {node_dir} is not the node that it \
+         belongs to. If it was moved there by hand from below this node, remove {dir}/partition"
     )]
     OtherNode {
         /// The partition.
@@ -111,7 +119,7 @@ pub enum PlaceError {
     /// The configuration has another place than the node's directory.
     #[error(
         "partition {partition_id} is in {noted} (by {by}), and the configuration has {configured}: \
-         move the directory while the node is stopped, remove the place file if there is one, and \
+         move the directory while the node is stopped, with its file `partition` if it has one, and \
          set partition.dir to the directory's place"
     )]
     Differs {
@@ -137,38 +145,81 @@ pub fn file_of(node_dir: &Path, partition_id: PartitionId) -> PathBuf {
 /// # Errors
 /// When the place file cannot be read, or the directory that it names is not there.
 pub fn of(node_dir: &Path, partition_id: PartitionId) -> Result<Option<PathBuf>, PlaceError> {
-    let Some(dir) = noted(node_dir, partition_id)? else { return Ok(None) };
-    if !is_owned(&dir, partition_id)? {
+    let Some(noted) = Noted::read(node_dir, partition_id)? else { return Ok(None) };
+    noted.check_there(node_dir, partition_id)?;
+    Ok(Some(noted.dir))
+}
+
+/// The contents of a place file.
+struct Noted {
+    dir: PathBuf,
+    mark: String,
+}
+
+impl Noted {
+    fn read(node_dir: &Path, partition_id: PartitionId) -> Result<Option<Noted>, PlaceError> {
         let file = file_of(node_dir, partition_id);
-        return Err(PlaceError::NotMounted { partition_id, dir, file });
+        let Some(text) = read(&file)? else { return Ok(None) };
+        match text.trim_end_matches('\n').rsplit_once('\n') {
+            Some((dir, mark)) if Path::new(dir).is_absolute() && !mark.is_empty() => {
+                Ok(Some(Noted { dir: dir.into(), mark: mark.to_owned() }))
+            }
+            _ => Err(PlaceError::Malformed { file, text }),
+        }
     }
-    Ok(Some(dir))
+
+    /// Refuses a directory that is not the partition's, or not there.
+    fn check_there(&self, node_dir: &Path, partition_id: PartitionId) -> Result<(), PlaceError> {
+        let dir = self.dir.clone();
+        match owner_of(&dir, partition_id)? {
+            Some(mark) if mark == self.mark => Ok(()),
+            Some(_) => {
+                let node_dir = node_dir.to_owned();
+                Err(PlaceError::OtherNode { partition_id, dir, node_dir })
+            }
+            None => {
+                let file = file_of(node_dir, partition_id);
+                Err(PlaceError::NotMounted { partition_id, dir, file })
+            }
+        }
+    }
+
+    /// Returns true if the partition is not in the directory that is noted, and is in this one.
+    fn has_moved_to(&self, dir: &Path, partition_id: PartitionId) -> Result<bool, PlaceError> {
+        let is_here = |dir: &Path| Ok(owner_of(dir, partition_id)?.as_deref() == Some(&self.mark));
+        Ok(!is_here(&self.dir)? && is_here(dir)?)
+    }
 }
 
-/// Returns the directory that a partition's place file names.
-fn noted(node_dir: &Path, partition_id: PartitionId) -> Result<Option<PathBuf>, PlaceError> {
-    let file = file_of(node_dir, partition_id);
-    let Some(text) = read(&file)? else { return Ok(None) };
-    let dir = PathBuf::from(text.trim_end_matches('\n'));
-    if dir.is_absolute() { Ok(Some(dir)) } else { Err(PlaceError::Malformed { file, text }) }
-}
-
-/// Returns true if a directory has the owner's file of a partition.
-fn is_owned(dir: &Path, partition_id: PartitionId) -> Result<bool, PlaceError> {
-    let Some(text) = read(&dir.join(OWNER))? else { return Ok(false) };
-    let found = text.trim_end();
+/// Returns the mark in the owner's file of a directory, if it has one.
+///
+/// # Errors
+/// When the directory is another partition's.
+fn owner_of(dir: &Path, partition_id: PartitionId) -> Result<Option<String>, PlaceError> {
+    let Some(text) = read(&dir.join(OWNER))? else { return Ok(None) };
+    let (found, mark) = text.trim_end().split_once(' ').unwrap_or((text.trim_end(), ""));
     if found == partition_id.to_string() {
-        return Ok(true);
+        return Ok(Some(mark.to_owned()));
     }
     let (dir, found) = (dir.to_owned(), found.to_owned());
     Err(PlaceError::OtherPartition { partition_id, dir, found })
+}
+
+/// Returns a path without links and `..` in it, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let whole = std::fs::canonicalize(path);
+    let above = || {
+        let above = std::fs::canonicalize(path.parent()?).ok()?;
+        Some(above.join(path.file_name()?))
+    };
+    whole.ok().or_else(above).unwrap_or_else(|| path.to_owned())
 }
 
 fn read(path: &Path) -> Result<Option<String>, PlaceError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(PlaceError::File { path: path.to_owned(), error }),
+        Err(error) => Err(failed(path, error)),
     }
 }
 
@@ -177,8 +228,10 @@ fn read(path: &Path) -> Result<Option<String>, PlaceError> {
 pub struct Place {
     partition_id: PartitionId,
     dirs: PartitionDirs,
-    /// The place file, where the partition is elsewhere.
-    file: Option<PathBuf>,
+    /// The place file.
+    file: PathBuf,
+    /// The mark of the directory elsewhere; none below the node's.
+    mark: Option<String>,
 }
 
 impl Place {
@@ -194,53 +247,34 @@ impl Place {
     ) -> Result<Place, PlaceError> {
         let file = file_of(node_dir, partition_id);
         let below = PartitionDirs::new(node_dir, partition_id);
-        let noted = of(node_dir, partition_id)?;
-        let differs = |noted: &Path, by: &Path, configured: &Path| PlaceError::Differs {
-            partition_id,
-            noted: noted.to_owned(),
-            by: by.to_owned(),
-            configured: configured.to_owned(),
+        let noted = Noted::read(node_dir, partition_id)?;
+        let differs = |noted: &Path, by: &Path| {
+            let (noted, by) = (noted.to_owned(), by.to_owned());
+            let configured = configured.unwrap_or(below.root()).to_owned();
+            Err(PlaceError::Differs { partition_id, noted, by, configured })
         };
-        if let Some(noted) = &noted
-            && configured != Some(noted)
-        {
-            return Err(differs(noted, &file, configured.unwrap_or(below.root())));
+        if let Some(noted) = &noted {
+            let has_moved = configured != Some(&noted.dir)
+                && noted.has_moved_to(configured.unwrap_or(below.root()), partition_id)?;
+            if !has_moved {
+                noted.check_there(node_dir, partition_id)?;
+                if configured != Some(&noted.dir) {
+                    return differs(&noted.dir, &file);
+                }
+            }
         }
         let Some(dir) = configured else {
-            return Ok(Place { partition_id, dirs: below, file: None });
+            return Ok(Place { partition_id, dirs: below, file, mark: None });
         };
         if below.commands().exists() {
-            return Err(differs(below.root(), below.root(), dir));
+            return differs(below.root(), below.root());
         }
-        let place =
-            Place { partition_id, dirs: PartitionDirs::at(dir.to_owned()), file: Some(file) };
-        if noted.is_none() {
-            place.check_new(node_dir, dir)?;
-        }
-        Ok(place)
-    }
-
-    /// Checks that a partition without a place file can have this directory.
-    fn check_new(&self, node_dir: &Path, dir: &Path) -> Result<(), PlaceError> {
-        let partition_id = self.partition_id;
-        let node_place = std::path::absolute(node_dir).unwrap_or_else(|_| node_dir.to_owned());
-        if dir.starts_with(&node_place) || node_place.starts_with(dir) {
-            let dir = dir.to_owned();
-            return Err(PlaceError::Nested { partition_id, dir, node_dir: node_place });
-        }
-        is_owned(dir, partition_id)?;
-        let is_new_node = !PartitionDirs::new(node_dir, PartitionId(0)).commands().exists();
-        if is_new_node && self.dirs.commands().exists() {
-            let (dir, node_dir) = (dir.to_owned(), node_dir.to_owned());
-            return Err(PlaceError::OtherNode { partition_id, dir, node_dir });
-        }
-        match dir.parent() {
-            Some(above) if !above.is_dir() => {
-                let (dir, above) = (dir.to_owned(), above.to_owned());
-                Err(PlaceError::NoParent { partition_id, dir, above })
-            }
-            _ => Ok(()),
-        }
+        let dirs = PartitionDirs::at(dir.to_owned());
+        let mark = match noted {
+            Some(noted) => noted.mark,
+            None => new_mark(node_dir, partition_id, &dirs)?,
+        };
+        Ok(Place { partition_id, dirs, file, mark: Some(mark) })
     }
 
     /// Returns the paths of the partition.
@@ -252,25 +286,65 @@ impl Place {
     /// Creates the directory if needed, and notes its place.
     ///
     /// # Errors
-    /// When the system refuses a file.
+    /// When the system refuses a file, or another partition has begun in the directory.
     pub fn make(&self) -> Result<(), PlaceError> {
         let root = self.dirs.root();
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |error| PlaceError::File { path, error }
-        };
-        weir_io::durable::create_dir(root).map_err(failed(root))?;
-        let Some(file) = &self.file else { return Ok(()) };
         let owner = root.join(OWNER);
+        weir_io::durable::create_dir(root).map_err(|error| failed(root, error))?;
+        let Some(mark) = &self.mark else {
+            // It was moved back: the files of its place elsewhere would stand against later ones.
+            return [&self.file, &owner].into_iter().try_for_each(|file| remove(file));
+        };
         let write = |path: &Path, text: String| {
             if read(path)?.as_ref() == Some(&text) {
                 return Ok(());
             }
-            weir_io::durable::write_file(path, text.as_bytes(), 0o600).map_err(failed(path))
+            let written = weir_io::durable::write_file(path, text.as_bytes(), 0o600);
+            written.map_err(|error| failed(path, error))
         };
+        // The same directory by another name has passed the check of two new partitions.
+        owner_of(root, self.partition_id)?;
         // The owner's file first: a place file says that it is there.
-        write(&owner, format!("{}\n", self.partition_id))?;
-        write(file, format!("{}\n", root.display()))
+        write(&owner, format!("{} {mark}\n", self.partition_id))?;
+        write(&self.file, format!("{}\n{mark}\n", root.display()))
+    }
+}
+
+/// Checks that a partition without a place file can have this directory; returns its mark.
+fn new_mark(
+    node_dir: &Path,
+    partition_id: PartitionId,
+    dirs: &PartitionDirs,
+) -> Result<String, PlaceError> {
+    let dir = dirs.root().to_owned();
+    let [place, node_place] = [dirs.root(), node_dir].map(real);
+    if place.starts_with(&node_place) || node_place.starts_with(&place) {
+        return Err(PlaceError::Nested { partition_id, dir, node_dir: node_place });
+    }
+    let owner = owner_of(&dir, partition_id)?;
+    let is_new_node = !PartitionDirs::new(node_dir, PartitionId(0)).commands().exists();
+    if dirs.commands().exists() && (is_new_node || owner.is_some()) {
+        let node_dir = node_dir.to_owned();
+        return Err(PlaceError::OtherNode { partition_id, dir, node_dir });
+    }
+    match dir.parent() {
+        Some(above) if !above.is_dir() => {
+            let above = above.to_owned();
+            Err(PlaceError::NoParent { partition_id, dir, above })
+        }
+        // One that is there already is of a start that went no further.
+        _ => Ok(owner.unwrap_or_else(|| format!("{:016x}", OsRng.next_u64()))),
+    }
+}
+
+fn failed(path: &Path, error: std::io::Error) -> PlaceError {
+    PlaceError::File { path: path.to_owned(), error }
+}
+
+fn remove(path: &Path) -> Result<(), PlaceError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(path, error)),
+        _ => Ok(()),
     }
 }
 
@@ -380,25 +454,63 @@ mod tests {
         assert!(matches!(error, PlaceError::Differs { .. }), "it is not moved yet: {error}");
         std::fs::rename(below.root(), rig.elsewhere()).unwrap();
         rig.check(Some(&rig.elsewhere())).unwrap().make().unwrap();
-        assert_eq!(PartitionDirs::find(&rig.node(), IT).unwrap().root(), rig.elsewhere());
-        // And back.
-        std::fs::rename(rig.elsewhere(), below.root()).unwrap();
-        std::fs::remove_file(file_of(&rig.node(), IT)).unwrap();
-        assert_eq!(rig.check(None).unwrap().dirs().root(), below.root());
+        let find = || PartitionDirs::find(&rig.node(), IT).unwrap().root().to_owned();
+        assert_eq!(find(), rig.elsewhere());
+        // To another disk, and back.
+        let other = rig.dir.path().join("other");
+        std::fs::rename(rig.elsewhere(), &other).unwrap();
+        rig.check(Some(&other)).unwrap().make().unwrap();
+        assert_eq!(find(), other);
+        std::fs::rename(&other, below.root()).unwrap();
+        rig.check(None).unwrap().make().unwrap();
+        assert_eq!(find(), below.root());
+        assert!(!below.root().join(OWNER).exists() && !file_of(&rig.node(), IT).exists());
         // Another node's log is not taken for a moved one.
         std::fs::rename(below.root(), rig.elsewhere()).unwrap();
         std::fs::remove_dir(&control).unwrap();
         let error = rig.check(Some(&rig.elsewhere())).unwrap_err();
         assert!(matches!(error, PlaceError::OtherNode { .. }), "{error}");
-        let error = Place::check(&rig.node(), PartitionId(8), Some(&rig.elsewhere())).unwrap_err();
-        assert!(matches!(error, PlaceError::OtherPartition { .. }), "{error}");
     }
 
     #[test]
-    fn a_place_file_without_a_path_is_an_error() {
+    fn no_other_node_or_partition_gets_a_directory() {
         let rig = Rig::new();
-        std::fs::write(file_of(&rig.node(), IT), "fast\n").unwrap();
-        let error = PartitionDirs::find(&rig.node(), IT).unwrap_err();
-        assert!(matches!(error, PlaceError::Malformed { .. }), "{error}");
+        rig.begun();
+        let other_node = rig.dir.path().join("other");
+        let control = PartitionDirs::new(&other_node, PartitionId(0)).commands();
+        std::fs::create_dir_all(control).unwrap();
+        let error = Place::check(&other_node, IT, Some(&rig.elsewhere())).unwrap_err();
+        assert!(matches!(error, PlaceError::OtherNode { .. }), "{error}");
+        let error = Place::check(&rig.node(), PartitionId(8), Some(&rig.elsewhere())).unwrap_err();
+        assert!(matches!(error, PlaceError::OtherPartition { .. }), "{error}");
+        // Nor one that has its place file and whose directory was replaced.
+        std::fs::write(rig.elsewhere().join(OWNER), "7 0123456789abcdef\n").unwrap();
+        let error = rig.check(Some(&rig.elsewhere())).unwrap_err();
+        assert!(matches!(error, PlaceError::OtherNode { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_directory_by_two_names_is_one() {
+        let rig = Rig::new();
+        let names = ["fast", "node/../fast"].map(|name| rig.dir.path().join(name));
+        let place = |id: u16, name: &Path| Place::check(&rig.node(), PartitionId(id), Some(name));
+        let both = [place(7, &names[0]).unwrap(), place(8, &names[1]).unwrap()];
+        both[0].make().unwrap();
+        let error = both[1].make().unwrap_err();
+        assert!(matches!(error, PlaceError::OtherPartition { .. }), "{error}");
+        let link = rig.dir.path().join("link");
+        std::os::unix::fs::symlink(rig.node(), &link).unwrap();
+        let error = place(9, &link.join("fast")).unwrap_err();
+        assert!(matches!(error, PlaceError::Nested { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_place_file_without_a_path_or_mark_is_an_error() {
+        let rig = Rig::new();
+        for text in ["fast\nmark\n", "/fast\n", ""] {
+            std::fs::write(file_of(&rig.node(), IT), text).unwrap();
+            let error = PartitionDirs::find(&rig.node(), IT).unwrap_err();
+            assert!(matches!(error, PlaceError::Malformed { .. }), "{error}");
+        }
     }
 }

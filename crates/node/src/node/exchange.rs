@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use weir_partition::dirs::{RESTORE_UNFINISHED, partition_dir, partitions_in};
+use weir_partition::places;
 use weir_types::PartitionId;
 
 use super::builder::{Builder, Views};
@@ -22,7 +23,7 @@ fn build(config: &Config, health: Arc<Health>) -> anyhow::Result<(Builder<'_>, V
     refuse_other(config)?;
     refuse_forgotten(config)?;
     let own = config.own_ids();
-    known_partitions::refuse_missing(&config.dir, &own)?;
+    known_partitions::refuse_missing(config, &own)?;
     let partitions: Vec<_> = std::iter::once(CONTROL).chain(own.iter().copied()).collect();
     let mut builder = Builder::open(config, health, &partitions)?;
     known_partitions::note(&config.dir, &own)?;
@@ -61,10 +62,13 @@ fn refuse_other(config: &Config) -> anyhow::Result<()> {
     }
     if let Some(other) = partitions_in(&config.dir)?.into_iter().find(|id| !own.contains(id)) {
         let (dir, own) = (config.dir.display(), numbers(&own));
+        let place = places::file_of(&config.dir, other);
+        let found = if place.exists() { place } else { config.dir.join(partition_dir(other)) };
         anyhow::bail!(
             "{dir} has partition {other}, which no [[partition]] names: an exchange keeps its \
-             numbers, and this one would have {own}. To go on without its orders, move \
-             partition-{other} out of the directory"
+             numbers, and this one would have {own}. To go on without its orders, move {} out of \
+             the directory",
+            found.display()
         );
     }
     Ok(())

@@ -17,10 +17,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use weir_partition::dirs::{PartitionDirs, partition_dir};
+use weir_partition::dirs::partition_dir;
+use weir_partition::places::Place;
 use weir_types::PartitionId;
 
 use super::CONTROL;
+use crate::config::Config;
 
 /// The first line of the file; the numbers follow, each on a line.
 const HEAD: &str = "weir partitions 1";
@@ -49,19 +51,22 @@ fn read(node_dir: &Path) -> anyhow::Result<Vec<PartitionId>> {
 }
 
 /// Refuses a start that would make a partition anew which was there before.
-pub(super) fn refuse_missing(node_dir: &Path, configured: &[PartitionId]) -> anyhow::Result<()> {
-    let known = read(node_dir)?;
-    let is_missing = |id: &&PartitionId| {
-        known.contains(id) && !PartitionDirs::new(node_dir, **id).commands().exists()
-    };
-    let Some(id) = configured.iter().find(is_missing) else { return Ok(()) };
-    let (dir, name, file) = (node_dir.display(), partition_dir(*id), file_of(node_dir));
-    anyhow::bail!(
-        "{dir} had partition {id}, and {name} has no commands: mount or restore {name}; or go on \
-         without its orders by taking its [[partition]] out of the configuration. Only if it never \
-         had an order, take its line out of {}",
-        file.display()
-    )
+pub(super) fn refuse_missing(config: &Config, configured: &[PartitionId]) -> anyhow::Result<()> {
+    let known = read(&config.dir)?;
+    for id in configured.iter().filter(|id| known.contains(id)) {
+        let place = Place::check(&config.dir, *id, config.place_of(*id).as_deref())?;
+        if place.dirs().commands().exists() {
+            continue;
+        }
+        let (dir, root) = (config.dir.display(), place.dirs().root().display());
+        anyhow::bail!(
+            "{dir} had partition {id}, and {root} has no commands: mount or restore it; or go on \
+             without its orders by taking its [[partition]] out of the configuration. Only if it \
+             never had an order, take its line out of {}",
+            file_of(&config.dir).display()
+        )
+    }
+    Ok(())
 }
 
 /// Adds the numbers of a node whose partitions are all there.
@@ -81,32 +86,36 @@ pub(super) fn note(node_dir: &Path, configured: &[PartitionId]) -> anyhow::Resul
 
 #[cfg(test)]
 mod tests {
+    use weir_partition::dirs::PartitionDirs;
+
     use super::*;
 
     #[test]
     fn a_partition_that_was_there_is_not_made_anew() {
         let dir = tempfile::tempdir().unwrap();
+        let config = Config { dir: dir.path().to_owned(), ..Config::default() };
+        let refuse_missing = |ids: &[PartitionId]| super::refuse_missing(&config, ids);
         let (three, seven) = (PartitionId(3), PartitionId(7));
         let make =
             |id| std::fs::create_dir_all(PartitionDirs::new(dir.path(), id).commands()).unwrap();
-        refuse_missing(dir.path(), &[three]).unwrap();
+        refuse_missing(&[three]).unwrap();
         [CONTROL, three].into_iter().for_each(make);
         note(dir.path(), &[three]).unwrap();
-        refuse_missing(dir.path(), &[three, seven]).unwrap();
+        refuse_missing(&[three, seven]).unwrap();
         make(seven);
         note(dir.path(), &[seven, three]).unwrap();
         assert_eq!(read(dir.path()).unwrap(), [three, seven]);
 
         // The mount point of a disk that is not there is an empty directory.
         std::fs::remove_dir(PartitionDirs::new(dir.path(), seven).commands()).unwrap();
-        let refused = refuse_missing(dir.path(), &[three, seven]).unwrap_err().to_string();
+        let refused = refuse_missing(&[three, seven]).unwrap_err().to_string();
         assert!(refused.contains("had partition 7"), "{refused}");
-        refuse_missing(dir.path(), &[three]).unwrap();
+        refuse_missing(&[three]).unwrap();
         note(dir.path(), &[three]).unwrap();
         assert_eq!(read(dir.path()).unwrap(), [three, seven], "its number stays");
 
         std::fs::write(file_of(dir.path()), "3\n").unwrap();
-        let refused = refuse_missing(dir.path(), &[three]).unwrap_err().to_string();
+        let refused = refuse_missing(&[three]).unwrap_err().to_string();
         assert!(refused.contains("is no list of partitions"), "{refused}");
     }
 }

@@ -83,7 +83,7 @@ fn a_partition_in_a_directory_elsewhere_is_found_there_by_all() {
     assert_eq!(levels, ["os", "disk"]);
     assert!(fast.join("commands").is_dir() && !home.data().join("partition-7").exists());
     let noted = std::fs::read_to_string(home.data().join("partition-7.at")).unwrap();
-    assert_eq!(noted, format!("{}\n", fast.display()));
+    assert_eq!(noted.lines().next(), Some(fast.to_str().unwrap()));
     let mut alice = Trader::log_on(&node, ALICE);
     let marks = enter(&mut alice, 2);
     node.kill();
@@ -118,23 +118,29 @@ fn a_directory_moves_while_its_node_is_stopped() {
     assert!(node.terminate().success());
     let faster = home.path("faster");
     std::fs::rename(&fast, &faster).unwrap();
-    configure(&home, Some(&faster));
     let said = refusal(&home);
     assert!(said.contains("mount its disk") && said.contains(fast.to_str().unwrap()), "{said}");
-    // With the old directory there, both are named.
+    configure(&home, Some(&faster));
+    // With the file of its place in the old directory too, both are named.
     std::fs::create_dir(&fast).unwrap();
-    std::fs::write(fast.join("partition"), "7\n").unwrap();
+    std::fs::copy(faster.join("partition"), fast.join("partition")).unwrap();
     let said = refusal(&home);
     let named = [&fast, &faster].map(|dir| said.contains(dir.to_str().unwrap()));
     assert_eq!(named, [true; 2], "{said}");
     std::fs::remove_dir_all(&fast).unwrap();
-    std::fs::remove_file(home.data().join("partition-7.at")).unwrap();
     let node = home.start();
     live_orders(&node, 1);
     assert!(node.terminate().success());
+    assert_eq!(home.verify(PARTITIONS[1])["live_orders"], 1);
+
     configure(&home, None);
     let said = refusal(&home);
     assert!(said.contains(faster.to_str().unwrap()), "{said}");
+    std::fs::rename(&faster, home.data().join("partition-7")).unwrap();
+    let node = home.start();
+    live_orders(&node, 1);
+    assert!(!home.data().join("partition-7.at").exists());
+    assert!(node.terminate().success());
 }
 
 #[test]
@@ -154,8 +160,30 @@ fn a_partition_whose_disk_is_not_mounted_is_refused_and_not_begun_anew() {
         assert!(!output.status.success() && said.contains("mount its disk"), "{said}");
     }
     assert_eq!(std::fs::read_dir(&fast).unwrap().count(), 0);
+    // Nor without the place file, and also not on another disk.
+    let (noted, aside) = (home.data().join("partition-7.at"), home.path("noted"));
+    std::fs::rename(&noted, &aside).unwrap();
+    let said = refusal(&home);
+    assert!(said.contains("had partition 7") && said.contains("has no commands"), "{said}");
+    std::fs::rename(&aside, &noted).unwrap();
     std::fs::remove_dir(&fast).unwrap();
     std::fs::rename(&away, &fast).unwrap();
+    let node = home.start();
+    live_orders(&node, 1);
+    assert!(node.terminate().success());
+}
+
+#[test]
+fn the_directory_of_another_node_is_refused() {
+    let (home, node, fast) = market();
+    assert!(node.terminate().success());
+    let other = Home::new("os");
+    configure(&other, None);
+    assert!(other.start().terminate().success());
+    std::fs::remove_dir_all(other.data().join("partition-7")).unwrap();
+    configure(&other, Some(&fast));
+    let said = refusal(&other);
+    assert!(said.contains("is not the node that it belongs to"), "{said}");
     let node = home.start();
     live_orders(&node, 1);
     assert!(node.terminate().success());
