@@ -201,8 +201,7 @@ impl Gateway {
         let session_id = request.session_id();
         let port = self.route(request.destination());
         let Some(session) = self.sessions.logged_on(session_id, from.id) else {
-            self.refuse(from, request, Reason::NotLoggedOn);
-            return IntakeOutcome::Done;
+            return self.refuse(from, request, Reason::NotLoggedOn);
         };
         session.heard_at = now;
         let routed = port.map(|port| (port, session.admission_of(port, request.request_no())));
@@ -218,8 +217,7 @@ impl Gateway {
         // One that was received is answered again, whatever its session may send, and not executed.
         let was_received = port.is_ok_and(|port| session.was_received(port, request.request_no()));
         if !was_received && !may_send(session.role, request) {
-            self.refuse(from, request, Reason::NotEntitled);
-            return IntakeOutcome::Done;
+            return self.refuse(from, request, Reason::NotEntitled);
         }
         let role = session.role;
         // The control partition takes no orders.
@@ -237,21 +235,23 @@ impl Gateway {
         let (port, admission) = match routed {
             Ok(routed) => routed,
             Err(reason) => {
-                self.refuse(from, request, reason);
-                return IntakeOutcome::Done;
+                return self.refuse(from, request, reason);
             }
         };
         if admission == Admission::Refused {
             self.counters.in_flight_refused += 1;
-            self.refuse(from, request, Reason::TooManyInFlight);
-            return IntakeOutcome::Done;
+            return self.refuse(from, request, Reason::TooManyInFlight);
         }
         let Some(pace) = pace else { return IntakeOutcome::TooSoon };
         let is_defined = self.reserved.is_defined_before(port, request);
         let sequenced = as_sequenced(&self.reception.directory, request, is_defined);
         let reserves = named_by(&sequenced);
-        if self.submit(port, from, Command::Request(sequenced), now) == IntakeOutcome::NoRoom {
-            return self.wait_or_refuse(port, from, request, now);
+        if self.submit(port, from, Command::Request(sequenced)) == IntakeOutcome::NoRoom {
+            let is_refused = self.is_refused_for_room(port, request, now);
+            return match is_refused {
+                true => self.refuse(from, request, Reason::Overloaded),
+                false => IntakeOutcome::NoRoom,
+            };
         }
         if !was_received {
             self.reserved.reserve(port, request, reserves);
@@ -313,20 +313,10 @@ impl Gateway {
     }
 
     /// Hands a command to a port's partition, if that has room and all definitions.
-    fn submit(
-        &mut self,
-        port: usize,
-        from: &Connection,
-        command: Command,
-        now: Nanos,
-    ) -> IntakeOutcome {
+    fn submit(&mut self, port: usize, from: &Connection, command: Command) -> IntakeOutcome {
         // A session's earlier loss, and its choice, are sequenced before any request of it.
         self.submit_notices();
-        let has_room = self.ports[port].has_room();
-        if !has_room || !self.has_definitions(port) {
-            // Definitions go into another ring, which has room for long while this one has none.
-            let handed = if has_room { self.imports_handed(port) } else { u64::MAX };
-            self.ports[port].standstill.found(handed, now);
+        if !self.ports[port].has_room() || !self.has_definitions(port) {
             return IntakeOutcome::NoRoom;
         }
         let trace = if self.recorder.is_enabled() { self.trace_ids.next() } else { TraceId::NONE };
@@ -378,8 +368,9 @@ impl Gateway {
         taken_if(self.delivery.add_credit(from.id, more))
     }
 
-    pub(super) fn refuse(&mut self, to: &mut Connection, request: &Request, reason: Reason) {
+    fn refuse(&mut self, to: &mut Connection, request: &Request, reason: Reason) -> IntakeOutcome {
         self.put_reject(to, Refusal::of(request), reason);
+        IntakeOutcome::Done
     }
 
     fn refuse_malformed(

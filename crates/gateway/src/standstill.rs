@@ -7,11 +7,9 @@
 //! [`STANDS_AFTER`] are refused as `Overloaded`, which says that no log has them. A single
 //! partition's wait on: there is nothing behind them that could go on.
 
-use weir_types::{Nanos, Reason};
+use weir_types::Nanos;
 use weir_wire::Request;
 
-use super::connection::Connection;
-use super::intake::IntakeOutcome;
 use super::{Gateway, Port};
 
 /// The time without room after which a partition stands: 50 ms, longer than its cycles and the
@@ -63,28 +61,23 @@ impl Gateway {
         }
     }
 
-    /// Returns the importer's place in handing definitions to a port's partition.
-    pub(super) fn imports_handed(&self, port: usize) -> u64 {
-        port.checked_sub(1).map_or(0, |index| self.imports.handed(index))
-    }
-
-    /// Lets a request that found no room wait, or refuses it where its partition stands. One that
-    /// was received before waits: a refusal would say that no log has it.
-    pub(super) fn wait_or_refuse(
+    /// Returns true if a request that found no room is refused, because its partition stands. One
+    /// that was received before waits: a refusal would say that no log has it.
+    pub(super) fn is_refused_for_room(
         &mut self,
         port: usize,
-        from: &mut Connection,
         request: &Request,
         now: Nanos,
-    ) -> IntakeOutcome {
+    ) -> bool {
+        // Definitions go into another ring, which may have room for long while this one has none.
+        let awaits_definitions = self.ports[port].has_room();
+        let index = port.checked_sub(1).filter(|_| awaits_definitions);
+        let handed = index.map_or(u64::MAX, |index| self.imports.handed(index));
+        self.ports[port].standstill.found(handed, now);
         let has_others = self.ports.len() > 2;
         let session = self.sessions.get(request.session_id());
         let is_new = session.is_some_and(|s| request.request_no() > s.last_request_no(port));
-        if !has_others || !is_new || !self.ports[port].standstill.is_long(now) {
-            return IntakeOutcome::NoRoom;
-        }
-        self.refuse(from, request, Reason::Overloaded);
-        IntakeOutcome::Done
+        has_others && is_new && self.ports[port].standstill.is_long(now)
     }
 }
 

@@ -103,8 +103,8 @@ pub fn compare(
     let default = EngineNeeds::of(&default, threads);
     let mut note = format!(
         "the engines need {} MiB when their tables are full: {} MiB for two engines of each \
-         partition, and {} MiB for snapshots while they are made. Sessions that send requests add up \
-         to {} MiB of remembered answers",
+         partition, and {} MiB for snapshots while they are made. Sessions that send requests add \
+         up to {} MiB of remembered answers",
         mib(needs.needed()),
         mib(needs.tables),
         mib(needs.snapshots),

@@ -13,7 +13,7 @@
 //!
 //! The importer follows past a partition whose ring is full: operators, the other partitions and
 //! all readers go on, and the requests to that one wait, as they do where their own ring is full. A
-//! partition takes what is in the importer's ring first (`take_order`).
+//! partition empties the importer's ring first (`take_order`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Partitions whose directory is not below the node's, so that each can have a disk of its own.
 //!
 //! The node's directory then has a place file, `partition-N.at`, with the absolute path, and the
-//! directory elsewhere an owner's file, `partition`, with the number. Both have the same mark, which
-//! is drawn when they are made. Tools find the directory by the first; the second tells it from the
-//! bare mount point of a disk that is not mounted, where nothing is created anew, and from that of
-//! another node. Both are written before the first log, the owner's file first.
+//! directory elsewhere an owner's file, `partition`, with the number. Both have the same mark,
+//! which is drawn when they are made. Tools find the directory by the first; the second tells it
+//! from the bare mount point of a disk that is not mounted, where nothing is created anew, and from
+//! that of another node. Both are written before the first log, the owner's file first.
 //!
 //! | place file | configured | below the node's directory | elsewhere | a start |
 //! | --- | --- | --- | --- | --- |
@@ -119,8 +119,8 @@ pub enum PlaceError {
     /// The configuration has another place than the node's directory.
     #[error(
         "partition {partition_id} is in {noted} (by {by}), and the configuration has {configured}: \
-         move the directory while the node is stopped, with its file `partition` if it has one, and \
-         set partition.dir to the directory's place"
+         move the directory while the node is stopped, with its file `partition` if it has one, \
+         and set partition.dir to the directory's place"
     )]
     Differs {
         /// The partition.
@@ -145,24 +145,24 @@ pub fn file_of(node_dir: &Path, partition_id: PartitionId) -> PathBuf {
 /// # Errors
 /// When the place file cannot be read, or the directory that it names is not there.
 pub fn of(node_dir: &Path, partition_id: PartitionId) -> Result<Option<PathBuf>, PlaceError> {
-    let Some(noted) = Noted::read(node_dir, partition_id)? else { return Ok(None) };
+    let Some(noted) = PlaceFile::read(node_dir, partition_id)? else { return Ok(None) };
     noted.check_there(node_dir, partition_id)?;
     Ok(Some(noted.dir))
 }
 
 /// The contents of a place file.
-struct Noted {
+struct PlaceFile {
     dir: PathBuf,
     mark: String,
 }
 
-impl Noted {
-    fn read(node_dir: &Path, partition_id: PartitionId) -> Result<Option<Noted>, PlaceError> {
+impl PlaceFile {
+    fn read(node_dir: &Path, partition_id: PartitionId) -> Result<Option<PlaceFile>, PlaceError> {
         let file = file_of(node_dir, partition_id);
         let Some(text) = read(&file)? else { return Ok(None) };
         match text.trim_end_matches('\n').rsplit_once('\n') {
             Some((dir, mark)) if Path::new(dir).is_absolute() && !mark.is_empty() => {
-                Ok(Some(Noted { dir: dir.into(), mark: mark.to_owned() }))
+                Ok(Some(PlaceFile { dir: dir.into(), mark: mark.to_owned() }))
             }
             _ => Err(PlaceError::Malformed { file, text }),
         }
@@ -225,7 +225,7 @@ fn read(path: &Path) -> Result<Option<String>, PlaceError> {
 
 /// A partition's place for a start, checked and not changed yet.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Location {
     partition_id: PartitionId,
     dirs: PartitionDirs,
     /// The place file.
@@ -234,7 +234,7 @@ pub struct Place {
     mark: Option<String>,
 }
 
-impl Place {
+impl Location {
     /// Decides on the place of a partition with this directory in the configuration, if any, by the
     /// table above.
     ///
@@ -244,10 +244,10 @@ impl Place {
         node_dir: &Path,
         partition_id: PartitionId,
         configured: Option<&Path>,
-    ) -> Result<Place, PlaceError> {
+    ) -> Result<Location, PlaceError> {
         let file = file_of(node_dir, partition_id);
         let below = PartitionDirs::new(node_dir, partition_id);
-        let noted = Noted::read(node_dir, partition_id)?;
+        let noted = PlaceFile::read(node_dir, partition_id)?;
         let differs = |noted: &Path, by: &Path| {
             let (noted, by) = (noted.to_owned(), by.to_owned());
             let configured = configured.unwrap_or(below.root()).to_owned();
@@ -264,7 +264,7 @@ impl Place {
             }
         }
         let Some(dir) = configured else {
-            return Ok(Place { partition_id, dirs: below, file, mark: None });
+            return Ok(Location { partition_id, dirs: below, file, mark: None });
         };
         if below.commands().exists() {
             return differs(below.root(), below.root());
@@ -274,7 +274,7 @@ impl Place {
             Some(noted) => noted.mark,
             None => new_mark(node_dir, partition_id, &dirs)?,
         };
-        Ok(Place { partition_id, dirs, file, mark: Some(mark) })
+        Ok(Location { partition_id, dirs, file, mark: Some(mark) })
     }
 
     /// Returns the paths of the partition.
@@ -374,8 +374,8 @@ mod tests {
             self.dir.path().join("fast")
         }
 
-        fn check(&self, configured: Option<&Path>) -> Result<Place, PlaceError> {
-            Place::check(&self.node(), IT, configured)
+        fn check(&self, configured: Option<&Path>) -> Result<Location, PlaceError> {
+            Location::check(&self.node(), IT, configured)
         }
 
         /// Begins elsewhere, with a log of both partitions.
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(rig.elsewhere()).unwrap().count(), 0);
         // Nor is a new one made where its disk's directory is missing.
         let far = rig.dir.path().join("missing/fast");
-        let error = Place::check(&rig.node(), PartitionId(8), Some(&far)).unwrap_err();
+        let error = Location::check(&rig.node(), PartitionId(8), Some(&far)).unwrap_err();
         assert!(matches!(error, PlaceError::NoParent { .. }), "{error}");
     }
 
@@ -479,9 +479,10 @@ mod tests {
         let other_node = rig.dir.path().join("other");
         let control = PartitionDirs::new(&other_node, PartitionId(0)).commands();
         std::fs::create_dir_all(control).unwrap();
-        let error = Place::check(&other_node, IT, Some(&rig.elsewhere())).unwrap_err();
+        let error = Location::check(&other_node, IT, Some(&rig.elsewhere())).unwrap_err();
         assert!(matches!(error, PlaceError::OtherNode { .. }), "{error}");
-        let error = Place::check(&rig.node(), PartitionId(8), Some(&rig.elsewhere())).unwrap_err();
+        let error =
+            Location::check(&rig.node(), PartitionId(8), Some(&rig.elsewhere())).unwrap_err();
         assert!(matches!(error, PlaceError::OtherPartition { .. }), "{error}");
         // Nor one that has its place file and whose directory was replaced.
         std::fs::write(rig.elsewhere().join(OWNER), "7 0123456789abcdef\n").unwrap();
@@ -493,7 +494,8 @@ mod tests {
     fn a_directory_by_two_names_is_one() {
         let rig = Rig::new();
         let names = ["fast", "node/../fast"].map(|name| rig.dir.path().join(name));
-        let place = |id: u16, name: &Path| Place::check(&rig.node(), PartitionId(id), Some(name));
+        let place =
+            |id: u16, name: &Path| Location::check(&rig.node(), PartitionId(id), Some(name));
         let both = [place(7, &names[0]).unwrap(), place(8, &names[1]).unwrap()];
         both[0].make().unwrap();
         let error = both[1].make().unwrap_err();

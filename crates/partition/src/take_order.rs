@@ -7,10 +7,10 @@
 //! then, in the second one, a request that came behind a definition.
 //!
 //! INVARIANT: a command of a later source is taken behind all commands of the first source that
-//! were in its ring before it. So the later rings are looked at first, and what they hold then is
-//! taken behind all that the first one holds thereafter. Where a cycle cannot take all of the
-//! first one, the rest comes first in the next cycle; only then are the rings looked at again, so
-//! that no stream of definitions holds up the requests before it.
+//! were in its ring before it. So the later rings are looked at first, and their commands of that
+//! time are taken behind all that the first one holds thereafter. Where a cycle cannot take all of
+//! the first one, the rest comes first in the next cycle; only then are the rings looked at again,
+//! so that no stream of definitions holds up the requests before it.
 
 /// The commands that a partition has seen in its sources' rings and not taken.
 #[derive(Debug)]

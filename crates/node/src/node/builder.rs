@@ -24,7 +24,7 @@ use weir_orderstate::stores::snapshots::SnapshotWriter;
 use weir_partition::control_import::{ControlImporter, ImportProgress, ImportingPartition};
 use weir_partition::formats::refuse_newer;
 use weir_partition::handoff::{SourcePort, gateway_to_partition};
-use weir_partition::places::Place;
+use weir_partition::places::Location;
 use weir_partition::recovery::{RecoveredPartition, RecoverySettings, find_in_directory};
 use weir_probe::Drain;
 use weir_runtime::{Agent, Runner};
@@ -409,9 +409,10 @@ fn prepare_dir(config: &Config, partitions: &[PartitionId]) -> anyhow::Result<()
         made.with_context(|| format!("cannot make {}", dir.display()))
     };
     create(&config.dir)?;
-    let place = |id: &PartitionId| Place::check(&config.dir, *id, config.place_of(*id).as_deref());
+    let place =
+        |id: &PartitionId| Location::check(&config.dir, *id, config.place_of(*id).as_deref());
     let places = partitions.iter().map(place).collect::<Result<Vec<_>, _>>()?;
-    refuse_newer(places.iter().map(Place::dirs))?;
-    places.iter().rev().try_for_each(Place::make)?;
+    refuse_newer(places.iter().map(Location::dirs))?;
+    places.iter().rev().try_for_each(Location::make)?;
     Ok(())
 }

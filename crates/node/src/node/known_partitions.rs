@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use weir_partition::dirs::partition_dir;
-use weir_partition::places::Place;
+use weir_partition::places::Location;
 use weir_types::PartitionId;
 
 use super::CONTROL;
@@ -54,7 +54,7 @@ fn read(node_dir: &Path) -> anyhow::Result<Vec<PartitionId>> {
 pub(super) fn refuse_missing(config: &Config, configured: &[PartitionId]) -> anyhow::Result<()> {
     let known = read(&config.dir)?;
     for id in configured.iter().filter(|id| known.contains(id)) {
-        let place = Place::check(&config.dir, *id, config.place_of(*id).as_deref())?;
+        let place = Location::check(&config.dir, *id, config.place_of(*id).as_deref())?;
         if place.dirs().commands().exists() {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Trading partitions on threads of their own: what an operator has defined is known in them, a
-//! stop loses nothing, and a partition whose disk stands leaves the others at work.
+//! Trading partitions on threads of their own: an operator's definitions are known in them, a stop
+//! loses nothing, and a partition whose disk stands leaves the others at work.
 
 use std::time::Duration;
 
