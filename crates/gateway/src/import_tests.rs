@@ -115,3 +115,22 @@ fn a_choice_follows_the_definition_of_its_session() {
     assert_eq!(node.submissions(), [Command::SessionChoice(choice)]);
     assert_eq!(node.take_imports(), 3, "they came before it");
 }
+
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bugs_of_imports_are_found() {
+    use crate::plant::{self, Plant};
+    let found_by: [(Plant, fn()); 2] = [
+        (
+            Plant::ControlReadAhead,
+            the_gateway_knows_no_definition_that_the_importer_has_not_handed_over,
+        ),
+        (
+            Plant::DefinitionsUnawaited,
+            requests_wait_for_definitions_that_a_full_ring_holds_up_and_nothing_else_does,
+        ),
+    ];
+    for (bug, test) in found_by {
+        assert!(plant::is_found(bug, test), "{bug:?}");
+    }
+}

@@ -18,6 +18,7 @@ use super::Gateway;
 use super::connection::{Connection, ReadOutcome};
 use super::fairness::{MESSAGES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
 use super::identifiers::{self, Refused, as_sequenced};
+use super::plant::{self, Plant};
 use super::protocol::{Inbound, InputState, Refusal, Tokens};
 use super::refusals::{put_malformed, put_reject};
 use super::reserved::named_by;
@@ -309,7 +310,8 @@ impl Gateway {
     pub(super) fn has_definitions(&self, port: usize) -> bool {
         // The control partition imports nothing.
         let Some(index) = port.checked_sub(1) else { return true };
-        self.imports.has_handed(index, self.ports[0].events.next_record() - 1)
+        let newest = self.ports[0].events.next_record() - 1;
+        self.imports.has_handed(index, newest) || plant::is(Plant::DefinitionsUnawaited)
     }
 
     /// Hands a command to a port's partition, if that has room and all definitions.

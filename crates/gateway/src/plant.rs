@@ -72,5 +72,11 @@ weir_plant::plants! {
         /// The end of a session whose connection lives on is not handed to the store of order
         /// state.
         EndUntoldToStore,
+        /// The control log's events are read ahead of the importer.
+        ControlReadAhead,
+        /// A request is handed over ahead of definitions that it may name.
+        DefinitionsUnawaited,
+        /// A partition that stands holds up the requests to the others.
+        StandstillUnnoticed,
     }
 }

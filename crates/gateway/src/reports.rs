@@ -62,7 +62,9 @@ impl Gateway {
     /// ends of epochs from before the start are told without one.
     fn awaits_importer(&self) -> bool {
         let events = &self.ports[0].events;
-        events.has_told_ends() && events.next_record() > self.imports.followed()
+        events.has_told_ends()
+            && events.next_record() > self.imports.followed()
+            && !plant::is(Plant::ControlReadAhead)
     }
 
     /// Takes the partitions' events and refusals; returns their number. The control log comes

@@ -10,6 +10,7 @@
 use weir_types::Nanos;
 use weir_wire::Request;
 
+use super::plant::{self, Plant};
 use super::{Gateway, Port};
 
 /// The time without room after which a partition stands: 50 ms, longer than its cycles and the
@@ -39,7 +40,8 @@ impl Standstill {
     }
 
     fn is_long(&self, now: Nanos) -> bool {
-        self.since.is_some_and(|since| now.since(since).0 >= STANDS_AFTER)
+        let stands = self.since.is_some_and(|since| now.since(since).0 >= STANDS_AFTER);
+        stands && !plant::is(Plant::StandstillUnnoticed)
     }
 }
 
@@ -100,5 +102,12 @@ mod tests {
         assert!(finds(2, 1_000 + 2 * STANDS_AFTER));
         standstill.end();
         assert!(!standstill.is_long(Nanos(3 * STANDS_AFTER)));
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_an_unnoticed_standstill_is_found() {
+        let test = a_partition_stands_when_it_has_taken_nothing_for_a_while;
+        assert!(plant::is_found(Plant::StandstillUnnoticed, test));
     }
 }

@@ -25,6 +25,7 @@ use weir_wire::{Command, Definition, Event};
 
 use crate::event_reader::EventReader;
 use crate::handoff::{PartitionPort, Submission};
+use crate::plant::{self, Plant};
 
 /// The number of definitions taken from the control log in one cycle.
 const TAKE_MAX: usize = 256;
@@ -183,7 +184,8 @@ impl ControlImporter {
     fn tell(&self) {
         let followed = self.events.next_record() - 1;
         for (index, partition) in self.partitions.iter().enumerate() {
-            let handed = partition.due.front().map_or(followed, |due| due.record - 1);
+            let due = partition.due.front().filter(|_| !plant::is(Plant::DefinitionsToldEarly));
+            let handed = due.map_or(followed, |due| due.record - 1);
             self.progress.tell(index, handed);
         }
         // At the start the gateway has read further.
@@ -294,5 +296,12 @@ mod tests {
         assert_eq!(importer.next_deadline(Nanos(4)), None);
         assert!(importer.stop(Nanos(5)));
         assert_eq!(progress.followed(), u64::MAX);
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_definitions_told_early_is_found() {
+        let test = the_progress_follows_the_definitions_and_passes_a_full_ring;
+        assert!(plant::is_found(Plant::DefinitionsToldEarly, test));
     }
 }

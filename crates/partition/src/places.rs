@@ -29,6 +29,7 @@ use weir_io::{OsRng, Rng as _};
 use weir_types::PartitionId;
 
 use crate::dirs::{PartitionDirs, partition_dir};
+use crate::plant::{self, Plant};
 
 /// The end of a place file's name, behind that of the directory.
 pub const SUFFIX: &str = ".at";
@@ -172,7 +173,7 @@ impl PlaceFile {
     fn check_there(&self, node_dir: &Path, partition_id: PartitionId) -> Result<(), PlaceError> {
         let dir = self.dir.clone();
         match owner_of(&dir, partition_id)? {
-            Some(mark) if mark == self.mark => Ok(()),
+            Some(mark) if mark == self.mark || plant::is(Plant::MarkUnread) => Ok(()),
             Some(_) => {
                 let node_dir = node_dir.to_owned();
                 Err(PlaceError::OtherNode { partition_id, dir, node_dir })
@@ -488,6 +489,12 @@ mod tests {
         std::fs::write(rig.elsewhere().join(OWNER), "7 0123456789abcdef\n").unwrap();
         let error = rig.check(Some(&rig.elsewhere())).unwrap_err();
         assert!(matches!(error, PlaceError::OtherNode { .. }), "{error}");
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_an_unread_mark_is_found() {
+        assert!(plant::is_found(Plant::MarkUnread, no_other_node_or_partition_gets_a_directory));
     }
 
     #[test]

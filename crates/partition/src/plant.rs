@@ -54,5 +54,13 @@ weir_plant::plants! {
         LimitsSequencedAgain,
         /// At `memory` new limits are applied before they are in the log's files.
         LimitsUnwritten,
+        /// A partition looks at the importer's ring before it looks at the gateway's.
+        ImporterLookedAtFirst,
+        /// Requests are taken while the importer's ring has definitions from before them.
+        RequestsPassDefinitions,
+        /// The importer tells of definitions for which a ring had no room.
+        DefinitionsToldEarly,
+        /// A directory elsewhere is a partition's with the mark of any node.
+        MarkUnread,
     }
 }

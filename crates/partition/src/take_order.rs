@@ -12,6 +12,8 @@
 //! the first one, the rest comes first in the next cycle; only then are the rings looked at again,
 //! so that no stream of definitions holds up the requests before it.
 
+use crate::plant::{self, Plant};
+
 /// The commands that a partition has seen in its sources' rings and not taken.
 #[derive(Debug)]
 pub(crate) struct TakeOrder {
@@ -35,11 +37,16 @@ impl TakeOrder {
         for (source, seen) in self.seen.iter_mut().enumerate().rev() {
             *seen = len_of(source);
         }
+        if plant::is(Plant::ImporterLookedAtFirst) {
+            self.seen.iter_mut().enumerate().for_each(|(source, seen)| *seen = len_of(source));
+        }
     }
 
     /// Returns the number of commands that may be taken from a source now.
     pub(crate) fn count_max(&self, source: usize) -> usize {
-        if source > 0 && self.seen[0] > 0 { 0 } else { self.seen[source] }
+        let must_wait =
+            source > 0 && self.seen[0] > 0 && !plant::is(Plant::RequestsPassDefinitions);
+        if must_wait { 0 } else { self.seen[source] }
     }
 
     /// Records that a command of a source was taken.
@@ -54,7 +61,7 @@ mod tests {
 
     const DEFINITIONS: usize = 2;
     /// The places in a cycle at which other threads may run: before each look and each take.
-    const PLACES: usize = 4;
+    const PLACES: usize = 5;
     const CYCLES: usize = 3;
 
     /// The rings of an importer and a gateway, as counts of the commands that entered them.
@@ -79,7 +86,7 @@ mod tests {
         }
     }
 
-    /// Runs cycles of a partition that takes at most one command of a ring in a cycle, with
+    /// Runs cycles of a partition that takes at most one definition and two orders in a cycle, with
     /// `steps` of the other threads at each place. Returns the number of commands taken.
     fn run(steps: &[usize]) -> usize {
         let (mut rings, mut order) = (Rings::default(), TakeOrder::new(2));
@@ -90,7 +97,7 @@ mod tests {
                 elsewhere(&mut rings);
                 rings.len(source)
             });
-            for source in [0, 1] {
+            for source in [0, 1, 1] {
                 elsewhere(&mut rings);
                 if order.count_max(source) > 0 {
                     order.took(source);
@@ -125,7 +132,16 @@ mod tests {
             assert_eq!(run(steps), 2 * DEFINITIONS, "all are taken in the end: {steps:?}");
             count += 1;
         });
-        assert_eq!(count, 1_365, "four steps at twelve places");
+        assert_eq!(count, 3_060, "four steps at fifteen places");
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bugs_of_the_order_are_found() {
+        for bug in [Plant::ImporterLookedAtFirst, Plant::RequestsPassDefinitions] {
+            let test = no_order_is_taken_before_its_definition_in_any_interleaving;
+            assert!(plant::is_found(bug, test), "{bug:?}");
+        }
     }
 
     #[test]
