@@ -2,9 +2,10 @@
 //!
 //! A refusal is an error with the engine's reason and a failing exit status. A session that another
 //! connection keeps is taken over after a second. Definitions are in `define`, the instruments that
-//! a command names in `many`, changes of their phases in `phases`, calendars in `filing`, the
-//! question before dangerous commands in `consent`.
+//! a command names in `many`, changes of their phases in `phases`, calendars in `filing`, moves of
+//! cash between partitions in `cash`, the question before dangerous commands in `consent`.
 
+mod cash;
 mod consent;
 mod define;
 mod filing;
@@ -83,6 +84,9 @@ enum AdminCommand {
     Session(SessionArgs),
     /// Move cash or a position into an account; negative amounts move out.
     Deposit(DepositArgs),
+    /// Move an account's cash between partitions.
+    #[command(subcommand)]
+    Cash(cash::CashCommand),
     /// Set an instrument's phase, now.
     Phase {
         /// Its symbol or identifier, all, or a group: group:7.
@@ -331,6 +335,7 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
         AdminCommand::Account(account) => define::account(admin, args, account),
         AdminCommand::Session(session) => define::session(admin, args, session),
         AdminCommand::Deposit(deposit) => transfer(admin, args, deposit),
+        AdminCommand::Cash(command) => cash::carry_out(admin, command),
         AdminCommand::Phase { instrument, phase, override_collars } => {
             set_phase(admin, args, instrument, *phase, switch(*override_collars))
         }

@@ -42,6 +42,7 @@ mod own_feed;
 mod own_replica;
 mod own_snapshot;
 mod own_snapshots;
+mod partition_cash;
 mod partition_places;
 mod partition_threads;
 mod partitions;
