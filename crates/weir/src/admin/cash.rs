@@ -1,20 +1,26 @@
 //! `weir admin cash`: an account's cash, which is allotted to the trading partitions.
 //!
 //! A move takes two transfers under one number: out of the one log, then into the other. Each
-//! partition carries out a number once, so the command may be given again, with the number, until
-//! both are done. It tells the number before the first of them:
+//! partition carries out the account's last number once, so the command may be given again, with
+//! the number, until both are done. It tells the number before the first of them:
 //!
 //! | ended behind | cash is | the command again |
 //! | --- | --- | --- |
 //! | nothing | where it was | moves it |
 //! | the first transfer | in transit, available in neither partition | carries out the second |
 //! | both | moved | says so |
+//!
+//! INVARIANT: no answer says that cash is in a partition, or is not there, unless the engine of
+//! that partition has said so about this number. A partition knows an account's last number alone:
+//! once it has a later one, it cannot tell whether it carried out this one. Nor does a request that
+//! no log took tell of an earlier one under the same number, which may still wait. Then the logs
+//! are to be looked at, and the command says for which record.
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::json;
 use weir_client::clock::unix_time;
 use weir_client::{Admin, ClientError};
-use weir_types::{AccountId, Cash, InstrumentId, PartitionId, RequestNo, SessionId};
+use weir_types::{AccountId, Cash, InstrumentId, PartitionId, Reason, RequestNo, SessionId};
 use weir_wire::Request;
 use weir_wire::reference::Transfer;
 
@@ -71,41 +77,56 @@ pub(super) fn carry_out(admin: &mut Admin, command: &CashCommand) -> anyhow::Res
 fn move_cash(admin: &mut Admin, args: &MoveArgs, transfer_id: u64) -> anyhow::Result<Outcome> {
     let MoveArgs { account, from, to, cash, .. } = args;
     let mut transfer = |id: u16, cash: i128| {
-        let partition_id = PartitionId(id);
-        let transfer = Transfer {
-            request_no: RequestNo::NONE,
-            transfer_id,
-            cash: Cash(cash),
-            position_qty: 0,
-            session_id: SessionId::NONE,
-            account_id: AccountId(*account),
-            instrument_id: InstrumentId::NONE,
-            partition_id,
-        };
-        Ok::<_, ClientError>(admin.request(partition_id, Request::Transfer(transfer))? > 0)
+        let transfer = Transfer { cash: Cash(cash), ..leg(*account, transfer_id, PartitionId(id)) };
+        admin.request(PartitionId(id), Request::Transfer(transfer)).map(|done| done > 0)
     };
     let again = format!(
-        "repeat: weir admin cash move --account {account} --from {from} --to {to} --cash {cash} \
+        "weir admin cash move --account {account} --from {from} --to {to} --cash {cash} \
          --transfer-id {transfer_id}"
     );
+    let look = |id: &u16| {
+        format!(
+            "look for transfer {transfer_id} of account {account} in the log of partition {id} \
+             (weir log dump)"
+        )
+    };
     let is_out = match transfer(*from, -cash) {
         Ok(is_out) => is_out,
-        Err(error @ ClientError::Refused { .. }) => {
+        Err(error) if is_decided(&error, args.transfer_id.is_none()) => {
             return Err(with_name(error.into()).context("nothing was moved"));
         }
-        Err(error) => return Err(error).with_context(|| format!("it may be out; {again}")),
-    };
-    let is_in = match transfer(*to, *cash) {
-        Ok(is_in) => is_in,
         Err(error @ ClientError::Refused { .. }) => {
             let error = with_name(error.into());
             bail!(
-                "{cash} of account {account} are out of partition {from} and not in {to}, which \
-                 says: {error:#}. Remove the cause and {again}; or give them back: weir admin \
-                 deposit --account {account} --partition {from} --cash {cash}"
+                "{error:#}. That does not tell whether the cash left partition {from} before: {}. \
+                 If it is there, finish: weir admin deposit --account {account} --partition {to} \
+                 --cash {cash} --transfer-id {transfer_id}; if not, nothing was moved",
+                look(from)
             );
         }
-        Err(error) => return Err(error).with_context(|| format!("it is out; {again}")),
+        Err(error) => return Err(error).with_context(|| format!("it may be out; repeat: {again}")),
+    };
+    let is_in = match transfer(*to, *cash) {
+        Ok(is_in) => is_in,
+        // What left the one partition just now has not entered the other one before.
+        Err(error) if is_decided(&error, is_out) => {
+            let error = with_name(error.into());
+            bail!(
+                "{cash} of account {account} are out of partition {from} and not in {to}, which \
+                 says: {error:#}. Remove the cause and repeat: {again}; or give them back: weir \
+                 admin deposit --account {account} --partition {from} --cash {cash}"
+            );
+        }
+        Err(error @ ClientError::Refused { .. }) => {
+            let error = with_name(error.into());
+            bail!(
+                "{cash} of account {account} are out of partition {from}, and may be in {to}, \
+                 which says: {error:#}. Repeat: {again}; if it is refused for the number, {}, and \
+                 give nothing back before",
+                look(to)
+            );
+        }
+        Err(error) => return Err(error).with_context(|| format!("it is out; repeat: {again}")),
     };
     let moved = format!(
         "cash {cash} of account {account} is moved from partition {from} to {to} (transfer \
@@ -118,4 +139,52 @@ fn move_cash(admin: &mut Admin, args: &MoveArgs, transfer_id: u64) -> anyhow::Re
     };
     let json = json!({ "transfer_id": transfer_id, "moved_out": is_out, "moved_in": is_in });
     Ok(Outcome::of(text, json))
+}
+
+/// Returns one of a move's transfers, without its cash.
+fn leg(account: u32, transfer_id: u64, partition_id: PartitionId) -> Transfer {
+    Transfer {
+        request_no: RequestNo::NONE,
+        transfer_id,
+        cash: Cash(0),
+        position_qty: 0,
+        session_id: SessionId::NONE,
+        account_id: AccountId(account),
+        instrument_id: InstrumentId::NONE,
+        partition_id,
+    }
+}
+
+/// Returns true for an answer by which the engine has not carried out the number, now or before. Of
+/// a later number of the account it says so only where this one `is_new`.
+fn is_decided(error: &ClientError, is_new: bool) -> bool {
+    let ClientError::Refused { reason, .. } = error else { return false };
+    match reason {
+        Reason::TransferIdUsed => is_new,
+        // No log took it: one that was sent before may be under way.
+        Reason::Overloaded
+        | Reason::LogFull
+        | Reason::PartitionAway
+        | Reason::TooManyInFlight
+        | Reason::NotLoggedOn => false,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_no_log_or_of_a_later_number_decides_nothing() {
+        let refused =
+            |reason| ClientError::Refused { request: "Transfer", reason, subject: String::new() };
+        assert!(is_decided(&refused(Reason::InsufficientCash), false));
+        assert!(is_decided(&refused(Reason::TransferIdUsed), true));
+        for reason in [Reason::TransferIdUsed, Reason::Overloaded, Reason::LogFull] {
+            assert!(!is_decided(&refused(reason), false), "{reason:?}");
+        }
+        assert!(!is_decided(&refused(Reason::Overloaded), true));
+        assert!(!is_decided(&ClientError::Closed, true));
+    }
 }

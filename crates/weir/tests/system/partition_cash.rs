@@ -91,7 +91,19 @@ fn cash_moves_between_partitions_once_and_from_wherever_it_was_interrupted() {
     let said = refusal(try_move(&node, "100", "4714"));
     assert!(said.contains("are out of partition 3 and not in 7"), "{said}");
     let back = said.split_once("give them back: weir admin ").unwrap().1.trim();
-    admin(&node, &back.split(' ').collect::<Vec<_>>());
+    let back: Vec<_> = back.split(' ').chain(["--transfer-id", "4715"]).collect();
+    admin(&node, &back);
+    // Finished, and then another transfer of the account: whether it is in is not known by that.
+    assert_eq!(move_cash(&node, "10", "10000"), [true, true]);
+    let later = ["deposit", "--account", "11", "--partition", "7", "--cash", "1"];
+    admin(&node, &[&later[..], &["--transfer-id", "10001"]].concat());
+    let said = refusal(try_move(&node, "10", "10000"));
+    assert!(said.contains("may be in 7") && !said.contains("give them back"), "{said}");
+    // Nor whether it is out, where the first partition has a later one.
+    let later = ["deposit", "--account", "11", "--partition", "3", "--cash", "1"];
+    admin(&node, &[&later[..], &["--transfer-id", "10002"]].concat());
+    let said = refusal(try_move(&node, "10", "10000"));
+    assert!(said.contains("does not tell") && !said.contains("nothing was moved:"), "{said}");
     for (cash, from, to) in [("0", "3", "7"), ("1", "3", "3"), ("1", "3", "8")] {
         let words = ["cash", "move", "--account", "11", "--from", from, "--to", to];
         refusal(try_admin(&node, &[&words[..], &["--cash", cash]].concat()));
