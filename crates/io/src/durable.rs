@@ -66,6 +66,15 @@ fn above(path: &Path) -> Option<&Path> {
     Some(if above.as_os_str().is_empty() { Path::new(".") } else { above })
 }
 
+/// Removes a file for good: it is not back after a power cut.
+///
+/// # Errors
+/// When the system refuses, or there is none.
+pub fn remove_file(path: &Path) -> Result<()> {
+    std::fs::remove_file(path)?;
+    sync_dir(above(path).unwrap_or(path))
+}
+
 fn sync_dir(path: &Path) -> Result<()> {
     File::open(path)?.sync_all()
 }

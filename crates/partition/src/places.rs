@@ -187,8 +187,13 @@ impl PlaceFile {
 
     /// Returns true if the partition is not in the directory that is noted, and is in this one.
     fn has_moved_to(&self, dir: &Path, partition_id: PartitionId) -> Result<bool, PlaceError> {
-        let is_here = |dir: &Path| Ok(owner_of(dir, partition_id)?.as_deref() == Some(&self.mark));
-        Ok(!is_here(&self.dir)? && is_here(dir)?)
+        let is_here = |found: Option<String>| found.as_deref() == Some(&self.mark);
+        let noted = match owner_of(&self.dir, partition_id) {
+            // Another partition has been moved there.
+            Err(PlaceError::OtherPartition { .. }) => None,
+            noted => noted?,
+        };
+        Ok(!is_here(noted) && is_here(owner_of(dir, partition_id)?))
     }
 }
 
@@ -294,6 +299,7 @@ impl Location {
         weir_io::durable::create_dir(root).map_err(|error| failed(root, error))?;
         let Some(mark) = &self.mark else {
             // It was moved back: the files of its place elsewhere would stand against later ones.
+            // The owner's file goes last, since a place file without one tells of a missing disk.
             return [&self.file, &owner].into_iter().try_for_each(|file| remove(file));
         };
         let write = |path: &Path, text: String| {
@@ -343,7 +349,7 @@ fn failed(path: &Path, error: std::io::Error) -> PlaceError {
 }
 
 fn remove(path: &Path) -> Result<(), PlaceError> {
-    match std::fs::remove_file(path) {
+    match weir_io::durable::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(path, error)),
         _ => Ok(()),
     }
@@ -457,11 +463,16 @@ mod tests {
         rig.check(Some(&rig.elsewhere())).unwrap().make().unwrap();
         let find = || PartitionDirs::find(&rig.node(), IT).unwrap().root().to_owned();
         assert_eq!(find(), rig.elsewhere());
+        // Another partition may take its former place.
+        let former = rig.elsewhere();
         // To another disk, and back.
         let other = rig.dir.path().join("other");
         std::fs::rename(rig.elsewhere(), &other).unwrap();
+        std::fs::create_dir(&former).unwrap();
+        std::fs::write(former.join(OWNER), "8 0123456789abcdef\n").unwrap();
         rig.check(Some(&other)).unwrap().make().unwrap();
         assert_eq!(find(), other);
+        std::fs::remove_dir_all(&former).unwrap();
         std::fs::rename(&other, below.root()).unwrap();
         rig.check(None).unwrap().make().unwrap();
         assert_eq!(find(), below.root());
