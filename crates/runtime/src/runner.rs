@@ -184,6 +184,7 @@ pub struct Runner {
     gives_way: bool,
     may_be_left: bool,
     stops_early: bool,
+    joins_late: bool,
     beat: Option<Beat>,
     cycles: Option<Arc<CycleTimes>>,
 }
@@ -213,6 +214,7 @@ impl Runner {
             gives_way: false,
             may_be_left: false,
             stops_early: false,
+            joins_late: false,
             beat: None,
             cycles: None,
         }
@@ -277,11 +279,18 @@ impl Runner {
     }
 
     /// Has the thread asked to stop with others of its kind, before any of them is waited for, and
-    /// lets the stop of the threads behind them begin without it: one whose disk stands must not
-    /// keep the others from their end.
+    /// waited for as one that [joins late](Runner::joining_late).
     #[must_use]
     pub fn stopping_early(mut self) -> Runner {
         self.stops_early = true;
+        self.joining_late()
+    }
+
+    /// Lets a stop go on for a while without the thread: one whose disk stands must not keep the
+    /// others from their end. It is waited for behind them.
+    #[must_use]
+    pub fn joining_late(mut self) -> Runner {
+        self.joins_late = true;
         self
     }
 
@@ -307,6 +316,7 @@ impl Runner {
         let (wake, stopping) = (self.wake.clone(), self.stopping.clone());
         let (name, hurried) = (self.name.clone(), self.hurried.clone());
         let (may_be_left, stops_early) = (self.may_be_left, self.stops_early);
+        let joins_late = self.joins_late;
         if let Some(sockets) = &self.sockets {
             self.wake.set_waker(sockets.waker()?);
         }
@@ -319,6 +329,7 @@ impl Runner {
             hurried,
             may_be_left,
             stops_early,
+            joins_late,
             thread: Some(thread),
         })
     }
@@ -488,6 +499,7 @@ pub struct RunningThread {
     hurried: Arc<Hurried>,
     may_be_left: bool,
     stops_early: bool,
+    joins_late: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -524,6 +536,12 @@ impl RunningThread {
     #[must_use]
     pub fn stops_early(&self) -> bool {
         self.stops_early
+    }
+
+    /// Returns true when the thread is waited for behind the others.
+    #[must_use]
+    pub fn joins_late(&self) -> bool {
+        self.joins_late
     }
 
     /// Waits until the thread has ended, for at most `time`; false when it has not.

@@ -107,7 +107,7 @@ impl PartitionThreads {
         let mut all = PartitionRunners {
             shared,
             own: Vec::new(),
-            shadows: vec![shadows().with_agents(self.shadows)],
+            shadows: vec![shadows().with_agents(self.shadows).joining_late()],
             archives: self.archives,
         };
         for OwnThread { section, wake, wake_fd, agents, shadows: behind } in self.own {
@@ -117,7 +117,7 @@ impl PartitionThreads {
                 .on_core(section.core)
                 .stopping_early();
             all.own.push(runner);
-            all.shadows.push(shadows().with_agents(behind));
+            all.shadows.push(shadows().with_agents(behind).joining_late());
         }
         Ok(all)
     }

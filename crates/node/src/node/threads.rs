@@ -4,7 +4,7 @@
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_gateway::Gateway;
 use weir_io::WakeFd;
@@ -119,19 +119,25 @@ fn stop_leaving(
     // Those of partitions with their own end together: one that waits for its disk must not keep
     // the others from their closing marks.
     threads.iter().filter(|thread| thread.stops_early()).for_each(RunningThread::ask_to_stop);
+    // One deadline for them all: their disk may be the same.
+    let early_until = Instant::now() + left_after;
     let mut late = Vec::new();
     for thread in threads {
         thread.ask_to_stop();
-        let may_go_on = thread.may_be_left() || thread.stops_early();
-        if may_go_on && !thread.ends_within(left_after) {
+        let may_go_on = thread.may_be_left() || thread.joins_late();
+        let patience = match thread.stops_early() {
+            true => early_until.saturating_duration_since(Instant::now()),
+            false => left_after,
+        };
+        if may_go_on && !thread.ends_within(patience) {
             let name = thread.name();
             tracing::warn!(
                 thread = name,
                 "the stop goes on without a thread that waits for its disk: its files are sound, \
                  and the next start goes on with its work"
             );
-            // A partition's log still gets its closing mark, if its disk comes back.
-            late.extend(thread.stops_early().then_some(thread));
+            // Logs still get their closing marks, if the disk comes back.
+            late.extend(thread.joins_late().then_some(thread));
             continue;
         }
         outcome = outcome.and(thread.join());
@@ -455,28 +461,31 @@ mod tests {
     fn a_partition_whose_disk_stands_keeps_no_other_from_its_end() {
         let ended = Arc::new(Mutex::new(Vec::new()));
         let (answers, disk) = mpsc::channel::<()>();
+        let (answers_behind, behind) = mpsc::channel::<()>();
         let runner = |name| Runner::new(name, Wake::new(), WaitStrategy::default());
         let ending = |name| Ending { name, panics: false, ended: ended.clone() };
         let runners = [
             runner("stalled").with_agent(Stalled(disk)).stopping_early(),
             runner("fast").with_agent(ending("fast")).stopping_early(),
             runner("core").with_agent(ending("core")),
+            runner("shadows").with_agent(Stalled(behind)).joining_late(),
+            runner("last").with_agent(ending("last")),
         ];
         let mut threads = runners.map(|runner| runner.start().unwrap());
         // Its disk is back once the last of the others has ended.
         let back = {
             let ended = ended.clone();
             std::thread::spawn(move || {
-                while ended.lock().unwrap().last() != Some(&"core") {
+                while ended.lock().unwrap().last() != Some(&"last") {
                     std::thread::yield_now();
                 }
-                drop(answers);
+                drop((answers, answers_behind));
             })
         };
         let draining = AtomicBool::new(false);
         stop_leaving(&mut threads, &draining, Duration::from_millis(100)).unwrap();
         back.join().unwrap();
-        assert_eq!(*ended.lock().unwrap(), ["fast", "core"]);
+        assert_eq!(*ended.lock().unwrap(), ["fast", "core", "last"]);
         assert!(threads.iter().all(RunningThread::is_finished), "it is waited for at the end");
     }
 }
