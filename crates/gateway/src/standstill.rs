@@ -72,7 +72,7 @@ impl Gateway {
         now: Nanos,
     ) -> bool {
         // Definitions go into another ring, which may have room for long while this one has none.
-        let awaits_definitions = self.ports[port].has_room();
+        let awaits_definitions = !self.ports[port].ring.submissions.is_full();
         let index = port.checked_sub(1).filter(|_| awaits_definitions);
         let handed = index.map_or(u64::MAX, |index| self.imports.handed(index));
         self.ports[port].standstill.found(handed, now);

@@ -1,10 +1,10 @@
 //! Hostile sessions beside good subscribers.
 //!
 //! Two gateways run at once, each with its own threads and the same feed: one with a hundred good
-//! subscribers, one without any. A hostile session is at the good ones' gateway in one run and at
-//! the other one in the next. The machine has the same work in both, so that their ratio is the
-//! cost of the session to those who share its gateway. The kinds and the runs take turns, so that
-//! disturbances of the machine affect all alike.
+//! subscribers, one with a single one. A hostile session is at the good ones' gateway in one run
+//! and at the other one in the next. The machine has the same work in both, so that their ratio is
+//! the cost of the session to those who share its gateway. The kinds and the runs take turns, so
+//! that disturbances of the machine affect all alike.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ pub fn hostile(base: &Cell) -> Vec<Value> {
 fn measure_with(base: &Cell, party: Party, is_beside: bool) -> Outcome {
     let [here, there] = if is_beside { [party, Party::None] } else { [Party::None, party] };
     let good = Cell { party: here, has_trades: true, other_threads: THREADS, ..*base };
-    let other = Cell { party: there, subscribers: 0, ..good };
+    let other = Cell { party: there, subscribers: 1, ..good };
     std::thread::scope(|scope| {
         let second = scope.spawn(move || measure(&other));
         let outcome = measure(&good);
