@@ -87,6 +87,11 @@ fn a_resume_of_sparse_events_takes_a_few_pages_and_holds_up_nobody() {
         bob.forget();
     }
     alice.client.log_out(HANG).unwrap();
+    // A page has the events that are in the files by then, and the shadow, which gets idle time,
+    // writes them when somebody wants them: the first resume does.
+    let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
+    alice.report_where(|report| report.event_no == EventNo(SPARSE));
+    alice.client.log_out(HANG).unwrap();
     let asked = || node.status()["gateway"]["history_requests"].as_u64().expect("a counter");
     let before = asked();
     let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
@@ -95,7 +100,6 @@ fn a_resume_of_sparse_events_takes_a_few_pages_and_holds_up_nobody() {
     let numbers = alice.reports().iter().map(|report| report.event.event_no.0);
     assert!(numbers.eq(1..=SPARSE), "dense and in order");
     until("the count of the pages", || (asked() > before).then_some(()));
-    // The gateway reads no file itself, and asks for all of her events at once. A page has those
-    // that the shadow has written by then: with busy cores there are more than a few.
-    assert!(asked() - before <= SPARSE / 2, "{} pages", asked() - before);
+    // The gateway reads no file itself, and asks for all of her events at once.
+    assert!(asked() - before <= SPARSE / 8, "{} pages", asked() - before);
 }
