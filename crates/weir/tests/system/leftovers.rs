@@ -87,11 +87,11 @@ fn a_resume_of_sparse_events_takes_a_few_pages_and_holds_up_nobody() {
         bob.forget();
     }
     alice.client.log_out(HANG).unwrap();
-    // The page of figures is told at intervals: each phase waits for its number of sessions, so that
-    // the figures of one are those behind the phase before.
+    // The page of figures is told at intervals: each phase waits for its number of sessions, so
+    // that the figures of one are those behind the phase before.
     let told = |sessions: u64| {
-        let page =
-            || Some(node.status()["gateway"].clone()).filter(|it| it["sessions"] == sessions);
+        let gateway = || node.status()["gateway"].clone();
+        let page = || Some(gateway()).filter(|page| page["sessions"] == sessions);
         until("the sessions", page)["history_requests"].as_u64().expect("a counter")
     };
     let mut resume = || {
