@@ -224,25 +224,17 @@ impl Agent for ControlImporter {
 #[cfg(test)]
 mod tests {
     use weir_log::tail::{TailConfig, TailWriter, tail};
-    use weir_types::{FirmId, PartitionId, RequestNo, SessionId, Symbol};
+    use weir_types::PartitionId;
     use weir_wire::event::Defined;
-    use weir_wire::reference::DefineFirm;
 
     use super::*;
     use crate::handoff::{SourcePort, gateway_to_partition_with};
+    use crate::test_firm::firm;
 
     const RING: usize = 4;
 
     fn define(control: &mut TailWriter, numbers: std::ops::RangeInclusive<u32>) {
         for number in numbers {
-            let definition = Definition::DefineFirm(DefineFirm {
-                request_no: RequestNo::NONE,
-                name: Symbol::new("FIRM").unwrap(),
-                session_id: SessionId::NONE,
-                firm_id: FirmId(number),
-                live_orders_max: 0,
-                fields: 0,
-            });
             let position = Position(u64::from(number));
             let defined = Defined {
                 position,
@@ -251,7 +243,7 @@ mod tests {
                 partition_id: PartitionId(0),
             };
             let mut record = Vec::new();
-            Event::Defined(defined, definition).encode(&mut record);
+            Event::Defined(defined, firm(number)).encode(&mut record);
             control.append(&record);
         }
         control.publish();

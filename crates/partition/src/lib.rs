@@ -43,6 +43,8 @@ pub mod shadow;
 pub mod shadow_agent;
 pub mod stage_clock;
 mod take_order;
+#[cfg(test)]
+mod test_firm;
 mod tick_pace;
 
 pub use agent::{Partition, PartitionCounts, PartitionFigures, PartitionParts};

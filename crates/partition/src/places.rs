@@ -283,6 +283,12 @@ impl Location {
         Ok(Location { partition_id, dirs, file, mark: Some(mark) })
     }
 
+    /// Returns the partition.
+    #[must_use]
+    pub fn partition_id(&self) -> PartitionId {
+        self.partition_id
+    }
+
     /// Returns the paths of the partition.
     #[must_use]
     pub fn dirs(&self) -> &PartitionDirs {

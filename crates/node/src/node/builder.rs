@@ -22,7 +22,7 @@ use weir_orderstate::replica::ReplicaAgent;
 use weir_orderstate::router::Reload;
 use weir_orderstate::stores::snapshots::SnapshotWriter;
 use weir_partition::control_import::{ControlImporter, ImportProgress, ImportingPartition};
-use weir_partition::formats::refuse_newer;
+use weir_partition::formats::refuse_unfit;
 use weir_partition::handoff::{SourcePort, gateway_to_partition};
 use weir_partition::places::Location;
 use weir_partition::recovery::{RecoveredPartition, RecoverySettings, find_in_directory};
@@ -399,7 +399,7 @@ fn open_door(config: &Config) -> anyhow::Result<Option<Arc<TlsDoor>>> {
 }
 
 /// Creates the node's directory and those of its partitions, if needed; refuses one that a newer
-/// program wrote, or that is not where it was.
+/// program wrote, that is another partition's, or that is not where it was.
 ///
 /// The control partition's directory is the last: a first start that is killed must not leave the
 /// directory of a node without a trading partition.
@@ -412,7 +412,7 @@ fn prepare_dir(config: &Config, partitions: &[PartitionId]) -> anyhow::Result<()
     let place =
         |id: &PartitionId| Location::check(&config.dir, *id, config.place_of(*id).as_deref());
     let places = partitions.iter().map(place).collect::<Result<Vec<_>, _>>()?;
-    refuse_newer(places.iter().map(Location::dirs))?;
+    refuse_unfit(&places)?;
     places.iter().rev().try_for_each(Location::make)?;
     Ok(())
 }

@@ -18,6 +18,7 @@ use crate::event_reader::{EventReader, ReadEvent};
 use crate::handoff::{
     FEEDBACK_MAX, PartitionPort, SUBMISSIONS_MAX, SourcePort, gateway_to_partition,
 };
+use crate::test_firm::firm;
 
 mod limits;
 
@@ -154,16 +155,7 @@ impl SequencedLog for ScriptedLog {
 
 /// Returns the import of a firm's definition, which causes one event.
 fn import(number: u32) -> Submission {
-    let definition = DefineFirm {
-        request_no: RequestNo::NONE,
-        name: Symbol::new("FIRM").unwrap(),
-        session_id: SessionId::NONE,
-        firm_id: FirmId(number),
-        live_orders_max: 0,
-        fields: 0,
-    };
-    let at = Position(u64::from(number));
-    Submission::internal(Command::Import(at, Definition::DefineFirm(definition)))
+    Submission::internal(Command::Import(Position(u64::from(number)), firm(number)))
 }
 
 #[test]

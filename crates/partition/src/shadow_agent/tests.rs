@@ -11,15 +11,15 @@ use weir_log::tail::{TailConfig, tail};
 use weir_log::{
     Append, Batch, EmbeddedLog, LogConfig, Push, SegmentKind, SequencedLog, retained_segments,
 };
-use weir_types::{Durability, FirmId, PartitionId, RequestNo, SessionId, Symbol};
-use weir_wire::reference::DefineFirm;
-use weir_wire::{Command, Definition};
+use weir_types::{Durability, PartitionId};
+use weir_wire::Command;
 
 use super::*;
 use crate::archive::{ArchivePlaces, KINDS};
 use crate::holds::Holds;
 use crate::retention::START_PAUSE;
 use crate::shadow::ShadowParts;
+use crate::test_firm::firm;
 
 const HERE: PartitionId = PartitionId(1);
 const LOG_ID: u128 = 7;
@@ -42,17 +42,8 @@ struct World {
 
 /// Returns the import of a firm's definition, which causes one event.
 fn import(number: u32) -> Vec<u8> {
-    let definition = DefineFirm {
-        request_no: RequestNo::NONE,
-        name: Symbol::new("FIRM").unwrap(),
-        session_id: SessionId::NONE,
-        firm_id: FirmId(number),
-        live_orders_max: 0,
-        fields: 0,
-    };
-    let at = Position(u64::from(number));
     let mut entry = Vec::new();
-    Command::Import(at, Definition::DefineFirm(definition)).encode(&mut entry);
+    Command::Import(Position(u64::from(number)), firm(number)).encode(&mut entry);
     entry
 }
 

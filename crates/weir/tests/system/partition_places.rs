@@ -173,6 +173,33 @@ fn a_partition_whose_disk_is_not_mounted_is_refused_and_not_begun_anew() {
     assert!(node.terminate().success());
 }
 
+/// The places were noted before the logs were looked at: the right configuration was refused then.
+#[test]
+fn directories_that_were_confused_are_refused_before_anything_is_noted() {
+    let home = Home::new("os");
+    configure(&home, None);
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    enter(&mut Trader::log_on(&node, ALICE), 1);
+    assert!(node.terminate().success());
+    let [three, seven] = ["three", "seven"].map(|name| home.path(name));
+    for (id, dir) in [("partition-3", &three), ("partition-7", &seven)] {
+        std::fs::rename(home.data().join(id), dir).unwrap();
+    }
+    let configure = |three: &Path, seven: &Path| {
+        let section =
+            |id: u16, dir: &Path| format!("[[partition]]\nid = {id}\ndir = '{}'\n", dir.display());
+        std::fs::write(home.path("weir.toml"), section(3, three) + &section(7, seven)).unwrap();
+    };
+    configure(&seven, &three);
+    let said = refusal(&home);
+    assert!(said.contains("is of partition 7, not 3"), "{said}");
+    configure(&three, &seven);
+    let node = home.start();
+    live_orders(&node, 1);
+    assert!(node.terminate().success());
+}
+
 #[test]
 fn the_directory_of_another_node_is_refused() {
     let (home, node, fast) = market();
