@@ -127,7 +127,9 @@ pub trait Message: Copy + fmt::Debug {
 pub type VisitField<'a> = dyn FnMut(&'static FieldInfo, &dyn fmt::Display) + 'a;
 
 /// Declares messages: `Name = template_id { field: Type, ... }`; `from LENGTH, ...` behind the
-/// template id are the lengths that the block had before fields were appended.
+/// template id are the lengths that the block had before fields were appended. Another crate that
+/// declares messages depends on `zerocopy` too.
+#[macro_export]
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident = $template:literal $(from $($before:literal),+)? {
         $($(#[$fdoc:meta])* $field:ident : $type:ty,)*
