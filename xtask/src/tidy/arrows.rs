@@ -46,6 +46,7 @@ const ARROWS: &[Arrow] = &[
     arrow("feed", &["types", "memory"]),
     Arrow { name: "market", may_know: MARKET_KNOWS, tests_may_know: &["client"] },
     arrow("broker", &["types", "wire", "io"]),
+    arrow("link", &["types", "wire"]),
     Arrow { name: "cold", may_know: &["types", "wire", "io"], tests_may_know: &["delivery"] },
     arrow("client", &["types", "wire", "probe", "shm", "tls"]),
     arrow("runtime", &["types", "io", "probe"]),

@@ -1,0 +1,636 @@
+//! The gateway's end of a link.
+//!
+//! ```text
+//! away ── connected ──► opening ── LinkReady ──► naming ── all named, all events ──► open
+//!   ▲                                                                                 │
+//!   └────────────────────── connection lost, a fault of the other end ────────────────┘
+//! ```
+//!
+//! It keeps each command until its answer. When the link is open again it sends the kept ones
+//! again, in their order, behind the last event that existed at the opening: an answered one is not
+//! sent twice, and the partition drops one that it has under way.
+//!
+//! INVARIANT: records reach the gateway in order, without gap and repetition; after
+//! [`GatewayView::begin_anew`] from another one on.
+
+use std::collections::BTreeMap;
+
+use weir_types::{Epoch, EventNo, Nanos, PartitionId, Reason, SessionId, Switch};
+use weir_wire::frame::{RawMessage, put_frame};
+use weir_wire::message::Message;
+
+use crate::codec::{Arrived, BatchEntries, COMMANDS_MAX, Entries, LinkFault, ToGateway};
+use crate::kept::{Kept, LinkCommand, addressed};
+use crate::message::{
+    BindSession, BindingsNamed, CommandBatch, CommandRefused, EpochEnded, EventBatch, LinkOpened,
+    LinkPulse, LinkedCommand, LinkedEvent, OpenLink, Seal, SessionBound, SessionUnbound,
+    StageSpans, UnbindSession,
+};
+use crate::plant::{self, Plant};
+
+/// The share of the window after which the gateway tells the bytes that it has used.
+const TELL_SHARE: u64 = 4;
+
+/// The terms of a link, as the gateway sets them.
+#[derive(Clone, Copy, Debug)]
+pub struct GatewayTerms {
+    /// The gateway's session.
+    pub session_id: SessionId,
+    /// The partition.
+    pub partition_id: PartitionId,
+    /// The number of this run of the gateway.
+    pub incarnation: u64,
+    /// The bytes of event batches that may be unused.
+    pub window_bytes: u32,
+}
+
+/// A session's resume point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionPoint {
+    /// The first event wanted; zero for new events only.
+    pub next_event_no: EventNo,
+    /// The epoch in which the one before was received; zero if unknown.
+    pub epoch: Epoch,
+}
+
+/// The gateway behind the end.
+pub trait GatewayView {
+    /// The link begins at another record than the one that was next: what was received before is
+    /// dropped, and each session goes on from its own resume point.
+    fn begin_anew(&mut self, next_record: u64, epoch: Epoch);
+    /// Returns the resume point of a session: the first event that its client was not sent.
+    fn resume_point(&mut self, session_id: SessionId) -> SessionPoint;
+    /// A definition of the partition, or the firms of its sessions, before the link is ready.
+    fn defined(&mut self, message: &RawMessage<'_>);
+    /// A record; `is_bound` if it is the next event of a session that is bound to the link. Others
+    /// are definitions, or events for drop copy.
+    fn record(&mut self, number: u64, record: &[u8], is_bound: bool);
+    /// Records that do not concern the gateway.
+    fn skipped(&mut self, first: u64, count: u64);
+    /// An epoch ended before the next record.
+    fn epoch_ended(&mut self, ended: &EpochEnded);
+    /// The stage times of a command.
+    fn stages(&mut self, stages: &StageSpans);
+    /// A session is bound, or checked, or refused.
+    fn bound(&mut self, bound: &SessionBound);
+    /// The records of a session's events before those of the link.
+    fn past_records(&mut self, session_id: SessionId, records: &mut dyn Iterator<Item = u64>);
+    /// The binding of a session has ended.
+    fn unbound(&mut self, unbound: &SessionUnbound);
+    /// The log did not take a command.
+    fn refused(&mut self, refused: &CommandRefused);
+    /// Any other message.
+    fn other(&mut self, message: &ToGateway<'_>);
+}
+
+/// A session that the gateway binds at the partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WantedBinding {
+    /// The session.
+    pub session_id: SessionId,
+    /// The grant's generation.
+    pub generation: u64,
+    /// The grant's seal.
+    pub seal: Seal,
+    /// On if the session's loss is to cancel its live orders.
+    pub cancel_on_disconnect: Switch,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HeldSession {
+    wanted: WantedBinding,
+    /// True while the partition has bound it, for this connection.
+    is_bound: bool,
+    /// True once the partition has bound it: its commands are kept while it is bound again.
+    was_bound: bool,
+    /// The first record that the link has for the session.
+    from_record: u64,
+    /// True while the answer to a `BindSession` of this connection is due.
+    is_asked: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Away,
+    Opening,
+    /// `LinkOpened` has come; definitions follow.
+    Defining,
+    Naming,
+    Open,
+}
+
+/// The outcome of handing over a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum HandOver {
+    /// It is kept, and sent as soon as the link is open.
+    Taken,
+    /// As many as permitted have no answer: later.
+    NoRoom,
+    /// It has no answer yet: the answer to the first is that to all.
+    UnderWay,
+    /// Its session is not bound here.
+    NotBound,
+}
+
+/// The gateway's end of the link to one partition.
+#[derive(Debug)]
+pub struct GatewayEnd {
+    terms: GatewayTerms,
+    phase: Phase,
+    next_record: u64,
+    epoch: Epoch,
+    /// The first record that did not exist when the link was opened.
+    end_record: u64,
+    is_continued: bool,
+    commands_max: usize,
+    held: BTreeMap<SessionId, HeldSession>,
+    kept: Kept,
+    /// The number of the next kept command to send.
+    to_send: u64,
+    /// Those before this number may have been sent before.
+    again_before: u64,
+    batch: BatchEntries,
+    output: Vec<u8>,
+    /// Bytes of event batches since the opening: received, used, and told as used.
+    received: u64,
+    used: u64,
+    told: u64,
+    pulse: Nanos,
+    heard: Option<(Nanos, Nanos)>,
+    heard_at: Nanos,
+    said_at: Nanos,
+}
+
+impl GatewayEnd {
+    /// Returns the end of a link that is away.
+    #[must_use]
+    pub fn new(terms: GatewayTerms) -> GatewayEnd {
+        GatewayEnd {
+            terms,
+            phase: Phase::Away,
+            next_record: 0,
+            epoch: Epoch::NONE,
+            end_record: 0,
+            is_continued: false,
+            commands_max: 1,
+            held: BTreeMap::new(),
+            kept: Kept::default(),
+            to_send: 0,
+            again_before: 0,
+            batch: BatchEntries::default(),
+            output: Vec::new(),
+            received: 0,
+            used: 0,
+            told: 0,
+            pulse: Nanos(0),
+            heard: None,
+            heard_at: Nanos(0),
+            said_at: Nanos(0),
+        }
+    }
+
+    /// Returns true if commands are sent as they come.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Returns the number of kept commands.
+    #[must_use]
+    pub fn kept_count(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Returns the next record.
+    #[must_use]
+    pub fn next_record(&self) -> u64 {
+        self.next_record
+    }
+
+    /// Takes the bytes to be sent.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Begins a connection whose logon is accepted.
+    pub fn connected(&mut self, now: Nanos) {
+        self.phase = Phase::Opening;
+        self.output.clear();
+        (self.received, self.used, self.told) = (0, 0, 0);
+        (self.heard_at, self.said_at, self.heard) = (now, now, None);
+        let GatewayTerms { session_id, partition_id, incarnation, window_bytes } = self.terms;
+        let (next_record, epoch) = (self.next_record, self.epoch);
+        let open =
+            OpenLink { incarnation, next_record, window_bytes, session_id, epoch, partition_id };
+        put_frame(&open, &mut self.output);
+    }
+
+    /// The connection is lost.
+    pub fn disconnected(&mut self) {
+        self.phase = Phase::Away;
+        self.output.clear();
+        self.batch = BatchEntries::default();
+        self.held.values_mut().for_each(|held| held.is_asked = false);
+        if plant::is(Plant::KeptDropped) {
+            self.kept.clear();
+        }
+        self.to_send = self.kept.range().0;
+    }
+
+    /// Asks to bind a session that control has granted. Without an open link it is bound when the
+    /// link is open.
+    pub fn bind(&mut self, wanted: WantedBinding, view: &mut impl GatewayView) {
+        let held = HeldSession {
+            wanted,
+            is_bound: false,
+            was_bound: false,
+            from_record: 0,
+            is_asked: false,
+        };
+        self.held.insert(wanted.session_id, held);
+        if matches!(self.phase, Phase::Naming | Phase::Open) {
+            self.ask_to_bind(wanted.session_id, view);
+        }
+    }
+
+    /// Asks if a session could be bound with this resume point; false without a link.
+    pub fn check(&mut self, session_id: SessionId, point: SessionPoint) -> bool {
+        if !matches!(self.phase, Phase::Naming | Phase::Open) {
+            return false;
+        }
+        let wanted = WantedBinding {
+            session_id,
+            generation: 0,
+            seal: Seal::NONE,
+            cancel_on_disconnect: Switch::Off,
+        };
+        let bind = self.bind_message(&wanted, point);
+        put_frame(&BindSession { is_check: Switch::On, ..bind }, &mut self.output);
+        true
+    }
+
+    /// Ends a session's binding. Its commands so far come before.
+    pub fn unbind(&mut self, session_id: SessionId, is_ended: Switch) {
+        self.flush(self.said_at);
+        let Some(held) = self.held.remove(&session_id) else { return };
+        self.kept.forget(session_id);
+        self.to_send = self.to_send.max(self.kept.range().0);
+        if matches!(self.phase, Phase::Naming | Phase::Open) {
+            let unbind = UnbindSession {
+                generation: held.wanted.generation,
+                session_id: self.terms.session_id,
+                bound_session_id: session_id,
+                partition_id: self.terms.partition_id,
+                is_ended,
+            };
+            put_frame(&unbind, &mut self.output);
+        }
+    }
+
+    /// Takes a command of a bound session; [`GatewayEnd::flush`] sends it.
+    pub fn hand_over(&mut self, command: LinkCommand) -> HandOver {
+        let session_id = command.request.session_id();
+        if !self.held.get(&session_id).is_some_and(|held| held.was_bound) {
+            return HandOver::NotBound;
+        }
+        if self.kept.len() >= self.commands_max {
+            return HandOver::NoRoom;
+        }
+        match self.kept.add(command) {
+            Some(_) => HandOver::Taken,
+            None => HandOver::UnderWay,
+        }
+    }
+
+    /// Makes batches of the commands that are to be sent.
+    pub fn flush(&mut self, now: Nanos) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        let end = self.kept.range().1;
+        let mut bytes = Vec::new();
+        while self.to_send < end {
+            let number = self.to_send;
+            if number == self.again_before && !self.batch.is_empty() {
+                self.put_batch(now, Switch::On);
+            }
+            self.to_send += 1;
+            let Some(kept) = self.kept.unsent(number) else { continue };
+            let held = self.held.get(&kept.request.session_id());
+            // That of a session that is being bound follows with the answer to that.
+            let Some(held) = held.filter(|held| held.is_bound) else { continue };
+            bytes.clear();
+            kept.request.encode(&mut bytes);
+            let entry = LinkedCommand {
+                generation: held.wanted.generation,
+                trace_id: kept.trace_id,
+                t0_before: u32::try_from(now.since(kept.t0).0).unwrap_or(u32::MAX),
+            };
+            self.batch.push(&entry, &bytes);
+            self.kept.sent(number);
+            if self.batch.is_full(COMMANDS_MAX) {
+                self.put_batch(now, self.is_again(number));
+            }
+        }
+        if !self.batch.is_empty() {
+            self.put_batch(now, self.is_again(end - 1));
+        }
+    }
+
+    fn is_again(&self, number: u64) -> Switch {
+        if number < self.again_before { Switch::On } else { Switch::Off }
+    }
+
+    fn put_batch(&mut self, now: Nanos, is_again: Switch) {
+        self.said_at = now;
+        let head = CommandBatch {
+            sent_at: now,
+            session_id: self.terms.session_id,
+            epoch: self.epoch,
+            partition_id: self.terms.partition_id,
+            is_again,
+        };
+        self.batch.put::<_, LinkedCommand>(&head, &mut self.output);
+    }
+
+    /// The gateway has used so many more bytes of event batches.
+    pub fn use_bytes(&mut self, count: u64) {
+        self.used = (self.used + count).min(self.received);
+        let due = u64::from(self.terms.window_bytes) / TELL_SHARE;
+        if self.phase != Phase::Away && self.used - self.told >= due.max(1) {
+            self.put_pulse(self.said_at);
+        }
+    }
+
+    /// Returns the bytes of event batches that are not used yet.
+    #[must_use]
+    pub fn unused_bytes(&self) -> u64 {
+        self.received - self.used
+    }
+
+    /// Sends a sign of life when it is due.
+    ///
+    /// # Errors
+    /// [`LinkFault::Silent`].
+    pub fn tick(&mut self, now: Nanos) -> Result<(), LinkFault> {
+        if self.phase == Phase::Away || self.pulse == Nanos(0) {
+            return Ok(());
+        }
+        if now.since(self.heard_at).0 * 2 > self.pulse.0 * 5 {
+            return Err(LinkFault::Silent);
+        }
+        if now.since(self.said_at) >= self.pulse {
+            self.put_pulse(now);
+        }
+        Ok(())
+    }
+
+    fn put_pulse(&mut self, now: Nanos) {
+        (self.said_at, self.told) = (now, self.used);
+        let (heard_sent_at, heard_at) = self.heard.unwrap_or_default();
+        let pulse = LinkPulse {
+            sent_at: now,
+            heard_sent_at,
+            heard_at,
+            bytes_used: self.used,
+            session_id: self.terms.session_id,
+            queued: 0,
+            uncommitted: 0,
+            partition_id: self.terms.partition_id,
+            load_permille: 0,
+        };
+        put_frame(&pulse, &mut self.output);
+    }
+
+    fn bind_message(&self, wanted: &WantedBinding, point: SessionPoint) -> BindSession {
+        BindSession {
+            generation: wanted.generation,
+            next_event_no: point.next_event_no,
+            seal: wanted.seal,
+            session_id: self.terms.session_id,
+            bound_session_id: wanted.session_id,
+            epoch: point.epoch,
+            partition_id: self.terms.partition_id,
+            cancel_on_disconnect: wanted.cancel_on_disconnect,
+            is_check: Switch::Off,
+            is_again: Switch::Off,
+        }
+    }
+
+    fn ask_to_bind(&mut self, session_id: SessionId, view: &mut impl GatewayView) {
+        let point = view.resume_point(session_id);
+        let Some(held) = self.held.get_mut(&session_id) else { return };
+        held.is_asked = true;
+        // Only where the records go on can a binding go on with them.
+        let is_again = if held.is_bound && self.is_continued { Switch::On } else { Switch::Off };
+        held.is_bound &= self.is_continued;
+        let wanted = held.wanted;
+        let bind = BindSession { is_again, ..self.bind_message(&wanted, point) };
+        put_frame(&bind, &mut self.output);
+    }
+
+    /// Takes a message of the partition.
+    ///
+    /// # Errors
+    /// [`LinkFault`]: the connection is to be closed.
+    pub fn take(
+        &mut self,
+        arrived: Arrived<'_>,
+        view: &mut impl GatewayView,
+    ) -> Result<(), LinkFault> {
+        let Arrived { raw, len, at: now } = arrived;
+        let raw = &raw;
+        self.heard_at = now;
+        if self.phase == Phase::Defining && ToGateway::decode(raw).is_err() {
+            view.defined(raw);
+            return Ok(());
+        }
+        let message = ToGateway::decode(raw)?;
+        match (&message, self.phase) {
+            (ToGateway::Logout(logout), _) => return Err(LinkFault::Closed(logout.reason)),
+            (ToGateway::LinkOpened(opened), Phase::Opening) => self.opened(opened, view)?,
+            (ToGateway::SessionFirms(..), Phase::Defining) => view.defined(raw),
+            (ToGateway::LinkReady(_), Phase::Defining) => self.ready(view),
+            (ToGateway::LinkPulse(pulse), _) => self.heard = Some((pulse.sent_at, now)),
+            (_, Phase::Away | Phase::Opening | Phase::Defining) => {
+                return Err(LinkFault::OutOfPlace(message.name()));
+            }
+            (ToGateway::EventBatch(batch, events), _) => {
+                if self.unused_bytes() >= u64::from(self.terms.window_bytes) {
+                    return Err(LinkFault::WindowOverrun);
+                }
+                self.received += len as u64;
+                self.take_events(batch, events.clone(), view)?;
+            }
+            (ToGateway::EpochEnded(ended), _) => self.take_end(ended, view)?,
+            (ToGateway::StageBatch(_, stages), _) => {
+                stages.clone().flatten().for_each(|stages| view.stages(&stages));
+            }
+            (ToGateway::CommandRefused(refused), _) => {
+                self.kept.settle(refused.bound_session_id, refused.request_no);
+                view.refused(refused);
+            }
+            (ToGateway::SessionBound(bound), _) => self.take_bound(bound, view)?,
+            (ToGateway::SessionRecords(head, records), _) => {
+                let held = self.held.get(&head.bound_session_id);
+                if held.is_some_and(|held| held.wanted.generation == head.generation) {
+                    let mut numbers = records.clone().flatten().map(|one| one.record);
+                    view.past_records(head.bound_session_id, &mut numbers);
+                }
+            }
+            (ToGateway::SessionUnbound(unbound), _) => {
+                let held = self.held.get(&unbound.bound_session_id);
+                if held.is_some_and(|held| held.wanted.generation < unbound.generation) {
+                    self.drop_session(unbound.bound_session_id);
+                    view.unbound(unbound);
+                }
+            }
+            (other, _) => view.other(other),
+        }
+        self.open_if_due(now);
+        Ok(())
+    }
+
+    fn opened(
+        &mut self,
+        opened: &LinkOpened,
+        view: &mut impl GatewayView,
+    ) -> Result<(), LinkFault> {
+        if opened.partition_id != self.terms.partition_id {
+            return Err(LinkFault::WrongPartition);
+        }
+        self.is_continued = opened.is_continued == Switch::On;
+        if self.is_continued && opened.next_record != self.next_record {
+            let (wanted, found) = (self.next_record, opened.next_record);
+            return Err(LinkFault::Gap { wanted, found });
+        }
+        if !self.is_continued {
+            (self.next_record, self.epoch) = (opened.next_record, opened.epoch);
+            view.begin_anew(opened.next_record, opened.epoch);
+        }
+        self.end_record = opened.end_record;
+        self.commands_max = usize::try_from(opened.commands_max.max(1)).unwrap_or(usize::MAX);
+        self.pulse = Nanos(u64::from(opened.pulse_ms) * 1_000_000);
+        self.phase = Phase::Defining;
+        Ok(())
+    }
+
+    /// Names all held sessions.
+    fn ready(&mut self, view: &mut impl GatewayView) {
+        self.phase = Phase::Naming;
+        let ids: Vec<_> = self.held.keys().copied().collect();
+        ids.iter().for_each(|id| self.ask_to_bind(*id, view));
+        let named = BindingsNamed {
+            session_id: self.terms.session_id,
+            count: u32::try_from(ids.len()).unwrap_or(u32::MAX),
+            partition_id: self.terms.partition_id,
+        };
+        put_frame(&named, &mut self.output);
+    }
+
+    fn take_events(
+        &mut self,
+        batch: &EventBatch,
+        events: Entries<'_, LinkedEvent>,
+        view: &mut impl GatewayView,
+    ) -> Result<(), LinkFault> {
+        if batch.first_record != self.next_record {
+            let (wanted, found) = (self.next_record, batch.first_record);
+            return Err(LinkFault::Gap { wanted, found });
+        }
+        for (entry, record) in events {
+            self.skip(entry.skipped_before, view)?;
+            let number = self.next_record;
+            self.next_record = after(number, 1)?;
+            let to = addressed(record);
+            if let Some(to) = to {
+                self.kept.settle(to.session_id, to.answers);
+            }
+            let held = to.and_then(|to| self.held.get(&to.session_id));
+            let is_bound = held.is_some_and(|one| one.was_bound && number >= one.from_record);
+            view.record(number, record, is_bound);
+        }
+        self.skip(batch.skipped_after, view)?;
+        self.to_send = self.to_send.max(self.kept.range().0);
+        Ok(())
+    }
+
+    fn skip(&mut self, count: u32, view: &mut impl GatewayView) -> Result<(), LinkFault> {
+        let (first, count) = (self.next_record, u64::from(count));
+        if count > crate::codec::SKIPPED_MAX {
+            return Err(LinkFault::WindowOverrun);
+        }
+        self.next_record = after(first, count)?;
+        if count > 0 {
+            view.skipped(first, count);
+        }
+        Ok(())
+    }
+
+    fn take_end(
+        &mut self,
+        ended: &EpochEnded,
+        view: &mut impl GatewayView,
+    ) -> Result<(), LinkFault> {
+        if ended.next_record != self.next_record || ended.next <= self.epoch {
+            return Err(LinkFault::OutOfPlace(EpochEnded::NAME));
+        }
+        self.epoch = ended.next;
+        view.epoch_ended(ended);
+        // Batches of the ended epoch were dropped by the partition.
+        self.kept.begin_again();
+        (self.to_send, self.again_before) = self.kept.range();
+        Ok(())
+    }
+
+    fn take_bound(
+        &mut self,
+        bound: &SessionBound,
+        view: &mut impl GatewayView,
+    ) -> Result<(), LinkFault> {
+        if bound.is_check == Switch::Off {
+            let id = bound.bound_session_id;
+            let held = self.held.get_mut(&id).filter(|held| held.is_asked);
+            let held = held.filter(|held| held.wanted.generation == bound.generation);
+            // An answer for a binding that was given up since concerns nobody.
+            let Some(held) = held else { return Ok(()) };
+            held.is_asked = false;
+            let goes_on = held.is_bound && bound.reason == Reason::None;
+            if !goes_on {
+                held.from_record = bound.next_record;
+            }
+            if bound.reason == Reason::None {
+                (held.is_bound, held.was_bound) = (true, true);
+                self.to_send = self.kept.range().0;
+            } else {
+                self.drop_session(id);
+            }
+        }
+        view.bound(bound);
+        Ok(())
+    }
+
+    fn drop_session(&mut self, session_id: SessionId) {
+        self.held.remove(&session_id);
+        self.kept.forget(session_id);
+        self.to_send = self.to_send.max(self.kept.range().0);
+    }
+
+    fn open_if_due(&mut self, now: Nanos) {
+        if self.phase != Phase::Naming || self.held.values().any(|held| held.is_asked) {
+            return;
+        }
+        let has_all = !self.is_continued || self.next_record >= self.end_record;
+        if has_all || plant::is(Plant::KeptSentEarly) {
+            self.phase = Phase::Open;
+            self.kept.begin_again();
+            (self.to_send, self.again_before) = self.kept.range();
+            self.flush(now);
+        }
+    }
+}
+
+fn after(record: u64, count: u64) -> Result<u64, LinkFault> {
+    record.checked_add(count).ok_or(LinkFault::Gap { wanted: record, found: u64::MAX })
+}

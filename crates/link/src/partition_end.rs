@@ -1,0 +1,808 @@
+//! The partition's end of all its links: bindings of sessions, checks of commands, the queue to the
+//! partition's ring, and each gateway's part of the events.
+//!
+//! ```text
+//! a gateway:  unknown ── OpenLink ──► naming ── BindingsNamed ──► open
+//!                                       ▲                          │ connection lost
+//!                                       └── the same incarnation ── absent ── lease ──► unknown
+//! ```
+//!
+//! It alone makes the commands that record the choice and the loss of a session, and they enter the
+//! queue in the order of the gateways' acts, with the requests between them.
+//!
+//! INVARIANT: a session is bound to one gateway at most, by the highest generation that asked; a
+//! command leaves the queue only if its session was bound to the gateway that sent it; the log's
+//! choice of a session is the last one in log and queue.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use weir_types::{
+    Epoch, EventNo, Nanos, PartitionId, Position, Reason, RequestNo, SessionId, Switch,
+};
+use weir_wire::frame::put_frame;
+use weir_wire::reference::{SessionChoice, SessionLost};
+use weir_wire::session::Logout;
+use weir_wire::{Command, Destination, Request};
+
+use crate::codec::{
+    Arrived, BatchEntries, EVENTS_MAX, Entries, LinkFault, RECORD_NUMBERS_MAX, SKIPPED_MAX,
+    ToPartition, put_with_group,
+};
+use crate::grants::Grant;
+use crate::kept::addressed;
+use crate::message::{
+    BindSession, CommandRefused, EpochEnded, EventBatch, LinkOpened, LinkPulse, LinkReady,
+    LinkedCommand, LinkedEvent, OpenLink, RecordNo, SessionBound, SessionRecords, SessionUnbound,
+    UnbindSession,
+};
+use crate::plant::{self, Plant};
+
+/// The bytes of output beyond which no batch is made for a link.
+const OUTPUT_LEN_MAX: usize = 256 * 1024;
+/// The largest window of events that a gateway can ask for.
+pub const WINDOW_MAX: u32 = 4 << 20;
+
+/// The terms of a partition's links.
+#[derive(Clone, Copy, Debug)]
+pub struct PartitionTerms {
+    /// The partition.
+    pub partition_id: PartitionId,
+    /// The number of this run of the process.
+    pub incarnation: u64,
+    /// The time after which absent sessions are lost.
+    pub lease: Nanos,
+    /// The interval of pulses.
+    pub pulse: Nanos,
+    /// The commands of a gateway that may be unanswered.
+    pub commands_max: u32,
+}
+
+/// A session's position at a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionPosition {
+    /// The highest request number that has an event.
+    pub last_request_no: RequestNo,
+    /// The number of the next event.
+    pub next_event_no: EventNo,
+    /// The oldest event that is still available.
+    pub oldest_event_no: EventNo,
+    /// `None` if the session can go on at the wanted event.
+    pub refusal: Option<Reason>,
+}
+
+/// The partition behind the end: its events, their index, and its grants' key.
+pub trait PartitionView {
+    /// Returns the number of the next record.
+    fn end_record(&self) -> u64;
+    /// Returns the current epoch.
+    fn epoch(&self) -> Epoch;
+    /// Returns the end of `epoch` if no surviving record of it is at or after `record`: its last
+    /// valid position, and the next epoch.
+    fn epoch_end(&self, epoch: Epoch, record: u64) -> Option<(Position, Epoch)>;
+    /// Returns true if a reader whose last record before `next_record` was of `epoch` can go on.
+    fn continues(&self, next_record: u64, epoch: Epoch) -> bool;
+    /// Copies a record; false if it is not at hand now.
+    fn record(&mut self, number: u64, into: &mut Vec<u8>) -> bool;
+    /// Returns the position of a session that wants its events from `wanted` on; `None` if the
+    /// partition does not know the session.
+    fn session(&self, id: SessionId, wanted: EventNo, epoch: Epoch) -> Option<SessionPosition>;
+    /// Returns the record of a session's event `wanted`; that after all records if it is none yet.
+    fn record_of(&self, id: SessionId, wanted: EventNo) -> u64;
+    /// Returns the records of a session's events from `wanted` on that are before `before`.
+    fn past_records(&self, id: SessionId, wanted: EventNo, before: u64) -> Vec<u64>;
+    /// Returns true if control has made the grant.
+    fn is_granted(&self, grant: &Grant) -> bool;
+    /// Returns true if the log records choices and losses of the session: it is a trader's.
+    fn is_trader(&self, id: SessionId) -> bool;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Naming,
+    Open,
+    Absent,
+}
+
+/// A gateway and its connection.
+#[derive(Debug)]
+struct GatewayLink {
+    gateway: SessionId,
+    partition_id: PartitionId,
+    incarnation: u64,
+    phase: Phase,
+    cursor: u64,
+    /// The epoch up to which the gateway was told.
+    epoch: Epoch,
+    window: u64,
+    sent: u64,
+    used: u64,
+    /// The commands of the gateway in the queue.
+    queued: u32,
+    named: BTreeSet<SessionId>,
+    /// Requests that were under way when the link was opened, and those of them that were settled
+    /// since: the gateway may send a copy that it would not have sent a moment later.
+    at_opening: BTreeSet<(SessionId, RequestNo)>,
+    settled: BTreeSet<(SessionId, RequestNo)>,
+    heard_at: Nanos,
+    opened_at: Nanos,
+    said_at: Nanos,
+    heard: Option<(Nanos, Nanos)>,
+    output: Vec<u8>,
+}
+
+/// A session's binding.
+#[derive(Clone, Copy, Debug)]
+struct Binding {
+    gateway: SessionId,
+    incarnation: u64,
+    generation: u64,
+    /// The first record of the session that its link has.
+    from_record: u64,
+    /// The time since which it is absent although its gateway may be here.
+    absent_since: Option<Nanos>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    command: Command,
+    gateway: Option<SessionId>,
+}
+
+/// A command for the partition's ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextCommand {
+    /// The command.
+    pub command: Command,
+}
+
+/// The partition's end of its links.
+#[derive(Debug)]
+pub struct PartitionEnd {
+    terms: PartitionTerms,
+    links: BTreeMap<SessionId, GatewayLink>,
+    bindings: BTreeMap<SessionId, Binding>,
+    /// The sessions whose loss cancels their orders, by log and queue.
+    choices: BTreeSet<SessionId>,
+    /// Requests handed to the partition without an answer, with the generation of the last copy.
+    under_way: BTreeMap<(SessionId, RequestNo), u64>,
+    queue: VecDeque<Queued>,
+    record: Vec<u8>,
+}
+
+impl PartitionEnd {
+    /// Returns the end of a partition that has just started. `choices` are the sessions whose
+    /// choice the log holds: those that are not bound when the lease has passed are lost.
+    #[must_use]
+    pub fn new(
+        terms: PartitionTerms,
+        choices: impl IntoIterator<Item = SessionId>,
+        now: Nanos,
+    ) -> PartitionEnd {
+        let choices: BTreeSet<_> = choices.into_iter().collect();
+        let absent = Binding {
+            gateway: SessionId::NONE,
+            incarnation: 0,
+            generation: 0,
+            from_record: 0,
+            absent_since: Some(now),
+        };
+        PartitionEnd {
+            terms,
+            links: BTreeMap::new(),
+            bindings: choices.iter().map(|id| (*id, absent)).collect(),
+            choices,
+            under_way: BTreeMap::new(),
+            queue: VecDeque::new(),
+            record: Vec::with_capacity(1024),
+        }
+    }
+
+    /// Returns the gateway to which a session is bound, and the generation.
+    #[must_use]
+    pub fn bound_to(&self, session_id: SessionId) -> Option<(SessionId, u64)> {
+        let binding = self.bindings.get(&session_id).filter(|one| one.absent_since.is_none())?;
+        Some((binding.gateway, binding.generation))
+    }
+
+    /// Takes the bytes to be sent to a gateway.
+    pub fn take_output(&mut self, gateway: SessionId) -> Vec<u8> {
+        self.links
+            .get_mut(&gateway)
+            .map(|link| std::mem::take(&mut link.output))
+            .unwrap_or_default()
+    }
+
+    /// Returns the next command for the ring.
+    #[must_use]
+    pub fn next_command(&self) -> Option<NextCommand> {
+        self.queue.front().map(|queued| NextCommand { command: queued.command })
+    }
+
+    /// The ring has taken the next command.
+    pub fn command_taken(&mut self) {
+        let Some(queued) = self.queue.pop_front() else { return };
+        if let Some(link) = queued.gateway.and_then(|id| self.links.get_mut(&id)) {
+            link.queued = link.queued.saturating_sub(1);
+        }
+    }
+
+    /// Notes a record of the partition, each once and in order: its request has its answer.
+    pub fn note_record(&mut self, record: &[u8]) {
+        if let Some(to) = addressed(record) {
+            self.settle(to.session_id, to.answers);
+        }
+    }
+
+    /// Records that a request is answered or refused; returns the generation of its last copy.
+    fn settle(&mut self, id: SessionId, request_no: RequestNo) -> Option<u64> {
+        let key = (id, request_no);
+        for link in self.links.values_mut() {
+            if link.at_opening.remove(&key) && !plant::is(Plant::SettledForgotten) {
+                link.settled.insert(key);
+            }
+        }
+        self.under_way.remove(&key)
+    }
+
+    /// The log did not take a request. Its session's gateway is told, if a copy came under the
+    /// present binding.
+    pub fn refused(&mut self, request: &Request, reason: Reason) {
+        let (id, request_no) = (request.session_id(), request.request_no());
+        let via = self.settle(id, request_no);
+        let Some(binding) = self.bindings.get(&id) else { return };
+        let is_its = via == Some(binding.generation) || plant::is(Plant::RefusalPassedOn);
+        if let Some(link) = self.links.get_mut(&binding.gateway).filter(|_| is_its) {
+            link.refuse(request, reason);
+        }
+    }
+
+    /// A gateway's connection is lost.
+    pub fn disconnected(&mut self, gateway: SessionId) {
+        if let Some(link) = self.links.get_mut(&gateway) {
+            link.phase = Phase::Absent;
+            link.output.clear();
+        }
+    }
+
+    /// Takes a message of a gateway that is logged on.
+    ///
+    /// # Errors
+    /// [`LinkFault`]: the connection is to be closed.
+    pub fn take(
+        &mut self,
+        gateway: SessionId,
+        arrived: Arrived<'_>,
+        view: &mut impl PartitionView,
+    ) -> Result<(), LinkFault> {
+        let now = arrived.at;
+        let message = ToPartition::decode(&arrived.raw)?;
+        if let ToPartition::OpenLink(open) = &message {
+            if open.partition_id != self.terms.partition_id {
+                return Err(LinkFault::WrongPartition);
+            }
+            self.open(gateway, open, view);
+            self.begin(gateway, now);
+            return Ok(());
+        }
+        let link = self.links.get_mut(&gateway).filter(|link| link.phase != Phase::Absent);
+        let Some(link) = link else { return Err(LinkFault::OutOfPlace(message.name())) };
+        link.heard_at = now;
+        match (&message, link.phase) {
+            (ToPartition::Logout(logout), _) => return Err(LinkFault::Closed(logout.reason)),
+            (ToPartition::LinkPulse(pulse), _) => {
+                link.heard = Some((pulse.sent_at, now));
+                link.used = pulse.bytes_used.clamp(link.used, link.sent);
+            }
+            (ToPartition::BindSession(bind), _) => self.bind(gateway, bind, view),
+            (ToPartition::UnbindSession(unbind), _) => self.unbind(gateway, unbind, now),
+            (ToPartition::BindingsNamed(_), Phase::Naming) => self.named(gateway),
+            (ToPartition::CommandBatch(batch, _), Phase::Open)
+                if batch.partition_id != self.terms.partition_id =>
+            {
+                return Err(LinkFault::WrongPartition);
+            }
+            (ToPartition::CommandBatch(batch, commands), Phase::Open) => {
+                // Of another epoch: the gateway has not read the end of that one yet, and sends the
+                // commands again behind it.
+                if batch.epoch == view.epoch() || plant::is(Plant::EpochIgnored) {
+                    return self.take_commands(gateway, batch.is_again, commands.clone());
+                }
+            }
+            (other, _) => return Err(LinkFault::OutOfPlace(other.name())),
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, gateway: SessionId, open: &OpenLink, view: &impl PartitionView) {
+        if let Some(before) = self.links.remove(&gateway)
+            && before.incarnation != open.incarnation
+        {
+            self.orphan(gateway, &before);
+        }
+        let epoch = if plant::is(Plant::EpochIgnored) { view.epoch() } else { open.epoch };
+        let is_continued = open.next_record != 0 && view.continues(open.next_record, epoch);
+        let cursor = if is_continued { open.next_record } else { view.end_record() };
+        let told = if is_continued { epoch } else { view.epoch() };
+        let mut link = GatewayLink {
+            incarnation: open.incarnation,
+            phase: Phase::Naming,
+            cursor: cursor + u64::from(is_continued && plant::is(Plant::BeginsLate)),
+            epoch: told,
+            window: u64::from(open.window_bytes.min(WINDOW_MAX)),
+            sent: 0,
+            used: 0,
+            queued: self.queue.iter().filter(|one| one.gateway == Some(gateway)).count() as u32,
+            named: BTreeSet::new(),
+            at_opening: self.under_way.keys().copied().collect(),
+            settled: BTreeSet::new(),
+            gateway,
+            partition_id: self.terms.partition_id,
+            heard_at: Nanos(0),
+            opened_at: Nanos(0),
+            said_at: Nanos(0),
+            heard: None,
+            output: Vec::new(),
+        };
+        let ms = |of: Nanos| u32::try_from(of.0 / 1_000_000).unwrap_or(u32::MAX);
+        let opened = LinkOpened {
+            incarnation: self.terms.incarnation,
+            next_record: cursor,
+            end_record: view.end_record(),
+            session_id: gateway,
+            epoch: told,
+            lease_ms: ms(self.terms.lease),
+            pulse_ms: ms(self.terms.pulse),
+            commands_max: self.terms.commands_max,
+            partition_id: self.terms.partition_id,
+            is_continued: if is_continued { Switch::On } else { Switch::Off },
+        };
+        put_frame(&opened, &mut link.output);
+        // The driver's definitions would stand here.
+        let partition_id = self.terms.partition_id;
+        put_frame(&LinkReady { session_id: gateway, partition_id }, &mut link.output);
+        self.links.insert(gateway, link);
+    }
+
+    /// The link is opened at this time.
+    fn begin(&mut self, gateway: SessionId, now: Nanos) {
+        if let Some(link) = self.links.get_mut(&gateway) {
+            (link.heard_at, link.opened_at, link.said_at) = (now, now, now);
+        }
+    }
+
+    /// Another process has the gateway's identity now: the sessions of the one before are absent.
+    fn orphan(&mut self, gateway: SessionId, before: &GatewayLink) {
+        let mut bindings = self.bindings.values_mut();
+        for binding in bindings.by_ref().filter(|one| one.gateway == gateway) {
+            binding.absent_since.get_or_insert(before.heard_at);
+        }
+    }
+
+    fn bind(&mut self, gateway: SessionId, bind: &BindSession, view: &impl PartitionView) {
+        let id = bind.bound_session_id;
+        let Some(link) = self.links.get(&gateway) else { return };
+        let (incarnation, cursor) = (link.incarnation, link.cursor);
+        let known = view.session(id, bind.next_event_no, bind.epoch);
+        let refusal = match known {
+            None => Some(Reason::UnknownSession),
+            Some(position) => self
+                .judge(Claimed { gateway, incarnation }, bind, view)
+                .or(position.refusal.filter(|_| bind.is_again == Switch::Off)),
+        };
+        let binds = refusal.is_none() && bind.is_check == Switch::Off;
+        let continues = bind.is_again == Switch::On;
+        let records = match binds && !continues && !bind.next_event_no.is_none() {
+            true => view.past_records(id, bind.next_event_no, cursor),
+            false => Vec::new(),
+        };
+        // A link that is behind must not begin with events that the session has.
+        let first =
+            if continues { cursor } else { cursor.max(view.record_of(id, bind.next_event_no)) };
+        let position = known.unwrap_or_default();
+        let bound = SessionBound {
+            generation: bind.generation,
+            next_record: first,
+            last_request_no: position.last_request_no.max(self.last_under_way(id)),
+            next_event_no: position.next_event_no,
+            oldest_event_no: position.oldest_event_no,
+            session_id: gateway,
+            bound_session_id: id,
+            epoch: view.epoch(),
+            record_count: records.len() as u32,
+            partition_id: self.terms.partition_id,
+            reason: refusal.unwrap_or(Reason::None),
+            is_check: bind.is_check,
+        };
+        if binds {
+            let late = u64::from(plant::is(Plant::BoundLate));
+            let from_record = if continues { 0 } else { first + late };
+            let generation = bind.generation;
+            let binding =
+                Binding { gateway, incarnation, generation, from_record, absent_since: None };
+            let is_on = bind.cancel_on_disconnect == Switch::On && view.is_trader(id);
+            self.put_binding(id, binding, is_on);
+        } else if bind.is_check == Switch::Off && self.is_bound_to(id, gateway, incarnation) {
+            // Its gateway gives the session up.
+            self.lose(id);
+        }
+        let Some(link) = self.links.get_mut(&gateway) else { return };
+        link.named.insert(id);
+        put_frame(&bound, &mut link.output);
+        put_records(&bound, bind.next_event_no, &records, &mut link.output);
+    }
+
+    /// Returns the reason for which a gateway may not bind a session.
+    fn judge(&self, by: Claimed, bind: &BindSession, view: &impl PartitionView) -> Option<Reason> {
+        if bind.is_check == Switch::On {
+            return None;
+        }
+        let grant = Grant {
+            session_id: bind.bound_session_id,
+            gateway: by.gateway,
+            incarnation: by.incarnation,
+            generation: bind.generation,
+            seal: bind.seal,
+        };
+        if !view.is_granted(&grant) && !plant::is(Plant::SealIgnored) {
+            return Some(Reason::NotEntitled);
+        }
+        let stands = self.bindings.get(&bind.bound_session_id);
+        let is_taken = stands.is_some_and(|stands| is_higher(stands, by, bind.generation));
+        is_taken.then_some(Reason::TakenOver)
+    }
+
+    fn last_under_way(&self, id: SessionId) -> RequestNo {
+        let mut range = self.under_way.range((id, RequestNo(0))..=(id, RequestNo(u64::MAX)));
+        range.next_back().map_or(RequestNo::NONE, |((_, request_no), _)| *request_no)
+    }
+
+    fn is_bound_to(&self, id: SessionId, gateway: SessionId, incarnation: u64) -> bool {
+        let binding = self.bindings.get(&id);
+        binding.is_some_and(|one| one.gateway == gateway && one.incarnation == incarnation)
+    }
+
+    /// Puts a binding into the place of another one, and the choice into the queue.
+    fn put_binding(&mut self, id: SessionId, binding: Binding, is_on: bool) {
+        let before = self.bindings.insert(id, binding);
+        if let Some(before) = before.filter(|one| one.gateway != binding.gateway) {
+            if plant::is(Plant::MoveLoses) {
+                self.sequence_loss(id);
+            }
+            let unbound = SessionUnbound {
+                generation: binding.generation,
+                session_id: before.gateway,
+                bound_session_id: id,
+                partition_id: self.terms.partition_id,
+                reason: Reason::TakenOver,
+            };
+            let link = self.links.get_mut(&before.gateway).filter(|l| l.phase != Phase::Absent);
+            if let Some(link) = link.filter(|l| l.incarnation == before.incarnation) {
+                put_frame(&unbound, &mut link.output);
+            }
+        }
+        if self.choices.contains(&id) != is_on {
+            if is_on {
+                self.choices.insert(id);
+            } else {
+                self.choices.remove(&id);
+            }
+            let cancel_on_disconnect = if is_on { Switch::On } else { Switch::Off };
+            let choice = SessionChoice { session_id: id, cancel_on_disconnect };
+            self.queue.push_back(Queued { command: Command::SessionChoice(choice), gateway: None });
+        }
+    }
+
+    fn unbind(&mut self, gateway: SessionId, unbind: &UnbindSession, now: Nanos) {
+        let id = unbind.bound_session_id;
+        let Some(link) = self.links.get(&gateway) else { return };
+        let Some(binding) = self.bindings.get_mut(&id) else { return };
+        let is_its = binding.gateway == gateway && binding.incarnation == link.incarnation;
+        if !is_its || binding.generation != unbind.generation {
+            return;
+        }
+        if unbind.is_ended == Switch::On {
+            self.lose(id);
+        } else {
+            binding.absent_since.get_or_insert(now);
+        }
+    }
+
+    /// Ends a session's binding, and sequences its loss if its choice says so.
+    fn lose(&mut self, id: SessionId) {
+        self.bindings.remove(&id);
+        self.sequence_loss(id);
+    }
+
+    fn sequence_loss(&mut self, id: SessionId) {
+        if self.choices.remove(&id) {
+            let lost = SessionLost { session_id: id, cancel_on_disconnect: Switch::On };
+            self.queue.push_back(Queued { command: Command::SessionLost(lost), gateway: None });
+        }
+    }
+
+    /// All sessions of the gateway are named: the others have ended.
+    fn named(&mut self, gateway: SessionId) {
+        let Some(link) = self.links.get_mut(&gateway) else { return };
+        link.phase = Phase::Open;
+        let (incarnation, named) = (link.incarnation, std::mem::take(&mut link.named));
+        let is_its = |one: &Binding| one.gateway == gateway && one.incarnation == incarnation;
+        let bindings = self.bindings.iter().filter(|(id, one)| is_its(one) && !named.contains(id));
+        // One that may come back elsewhere has its own time.
+        let ended = bindings.filter(|(_, one)| one.absent_since.is_none()).map(|(id, _)| *id);
+        let ended: Vec<_> = ended.collect();
+        if !plant::is(Plant::UnnamedKept) {
+            ended.into_iter().for_each(|id| self.lose(id));
+        }
+    }
+
+    fn take_commands(
+        &mut self,
+        gateway: SessionId,
+        is_again: Switch,
+        commands: Entries<'_, LinkedCommand>,
+    ) -> Result<(), LinkFault> {
+        for (entry, bytes) in commands {
+            let Command::Request(request) = Command::decode(bytes)? else {
+                return Err(LinkFault::NotARequest);
+            };
+            let copy = Copied { generation: entry.generation, is_again };
+            self.take_command(gateway, copy, &request)?;
+        }
+        Ok(())
+    }
+
+    fn take_command(
+        &mut self,
+        gateway: SessionId,
+        copy: Copied,
+        request: &Request,
+    ) -> Result<(), LinkFault> {
+        let generation = copy.generation;
+        let Some(link) = self.links.get_mut(&gateway) else { return Ok(()) };
+        let id = request.session_id();
+        let is_bound = self.bindings.get(&id).is_some_and(|one| {
+            one.gateway == gateway
+                && one.incarnation == link.incarnation
+                && one.generation == generation
+                && one.absent_since.is_none()
+        });
+        let is_here = match request.destination() {
+            Destination::Control => self.terms.partition_id.is_none(),
+            Destination::Partition(partition_id) => partition_id == self.terms.partition_id,
+            // The engine knows its instruments.
+            Destination::Instrument(_) => !self.terms.partition_id.is_none(),
+        };
+        let refusal = match () {
+            () if request.request_no().is_none() => Some(Reason::FieldOutOfRange),
+            () if !is_bound && !plant::is(Plant::UnboundCommandTaken) => Some(Reason::NotLoggedOn),
+            () if !is_here => Some(Reason::WrongPartition),
+            () => None,
+        };
+        if let Some(reason) = refusal {
+            link.refuse(request, reason);
+            return Ok(());
+        }
+        let is_settled = link.settled.contains(&(id, request.request_no()));
+        if copy.is_again == Switch::On && is_settled {
+            // The gateway has the answer, or it is on its way.
+            return Ok(());
+        }
+        let key = (id, request.request_no());
+        if self.under_way.contains_key(&key) && !plant::is(Plant::UnderWayHandedOn) {
+            self.under_way.insert(key, generation);
+            return Ok(());
+        }
+        if link.queued >= self.terms.commands_max {
+            return Err(LinkFault::WindowOverrun);
+        }
+        self.under_way.insert(key, generation);
+        link.queued += 1;
+        let queued = Queued { command: Command::Request(*request), gateway: Some(gateway) };
+        match plant::is(Plant::ChoiceLate) && !self.queue.is_empty() {
+            true => self.queue.push_front(queued),
+            false => self.queue.push_back(queued),
+        }
+        Ok(())
+    }
+
+    /// Lets leases lapse, and sends signs of life. Returns the gateways that were silent for too
+    /// long: their connections are to be closed.
+    pub fn tick(&mut self, now: Nanos) -> Vec<SessionId> {
+        let (terms, mut silent) = (self.terms, Vec::new());
+        let queue_len = self.queue.len() as u32;
+        for (id, link) in self.links.iter_mut().filter(|(_, link)| link.phase != Phase::Absent) {
+            if now.since(link.heard_at).0 * 2 > terms.pulse.0 * 5 {
+                let logout = Logout { session_id: *id, reason: Reason::HeartbeatLost };
+                put_frame(&logout, &mut link.output);
+                silent.push(*id);
+            } else if now.since(link.said_at) >= terms.pulse {
+                link.put_pulse(&terms, queue_len, now);
+            }
+        }
+        let is_over = |since: Nanos| now.since(since) >= terms.lease;
+        let is_lapsed = |one: &Binding| {
+            let link = self.links.get(&one.gateway).filter(|l| l.incarnation == one.incarnation);
+            let away_since = link.filter(|link| link.phase == Phase::Absent).map(|link| {
+                match plant::is(Plant::LeaseFromOpening) {
+                    true => link.opened_at,
+                    false => link.heard_at,
+                }
+            });
+            one.absent_since.or(away_since).is_some_and(is_over)
+        };
+        let lapsed = self.bindings.iter().filter(|(_, one)| is_lapsed(one)).map(|(id, _)| *id);
+        let lapsed: Vec<_> = lapsed.collect();
+        for id in lapsed {
+            if plant::is(Plant::LapseUnsequenced) {
+                self.bindings.remove(&id);
+            } else {
+                self.lose(id);
+            }
+        }
+        self.links.retain(|_, link| link.phase != Phase::Absent || !is_over(link.heard_at));
+        silent
+    }
+
+    /// Sends a gateway the records that exist, as far as it has credit and room; returns their
+    /// number, skipped ones included.
+    pub fn pump(&mut self, gateway: SessionId, view: &mut impl PartitionView, now: Nanos) -> u64 {
+        let mut count = 0;
+        while let Some(sent) = self.pump_batch(gateway, view, now) {
+            count += sent;
+        }
+        count
+    }
+
+    fn pump_batch(
+        &mut self,
+        gateway: SessionId,
+        view: &mut impl PartitionView,
+        now: Nanos,
+    ) -> Option<u64> {
+        let link = self.links.get_mut(&gateway)?;
+        let is_due = link.phase == Phase::Open
+            || link.phase == Phase::Naming && plant::is(Plant::EventsBeforeNames);
+        let has_credit = link.sent - link.used < link.window || plant::is(Plant::CreditIgnored);
+        if !is_due || !has_credit || link.output.len() >= OUTPUT_LEN_MAX {
+            return None;
+        }
+        if let Some((last_valid, next)) = view.epoch_end(link.epoch, link.cursor) {
+            let ended = EpochEnded {
+                last_valid,
+                next_record: link.cursor,
+                session_id: gateway,
+                ended: link.epoch,
+                next,
+                partition_id: self.terms.partition_id,
+            };
+            put_frame(&ended, &mut link.output);
+            link.epoch = next;
+            return Some(0);
+        }
+        let first_record = link.cursor;
+        let (mut batch, mut skipped) = (BatchEntries::default(), 0_u64);
+        while link.cursor < view.end_record()
+            && !batch.is_full(EVENTS_MAX)
+            && link.cursor - first_record < SKIPPED_MAX
+            && view.epoch_end(link.epoch, link.cursor).is_none()
+            && view.record(link.cursor, &mut self.record)
+        {
+            let passes = match addressed(&self.record) {
+                Some(to) => self.bindings.get(&to.session_id).is_some_and(|one| {
+                    one.gateway == gateway
+                        && one.incarnation == link.incarnation
+                        && one.absent_since.is_none()
+                        && link.cursor >= one.from_record
+                }),
+                None => is_definition(&self.record),
+            };
+            if passes {
+                let skipped_before = u32::try_from(std::mem::take(&mut skipped)).ok()?;
+                batch.push(&LinkedEvent { skipped_before }, &self.record);
+            } else {
+                skipped += 1;
+            }
+            link.cursor += 1;
+        }
+        let count = link.cursor - first_record;
+        if count == 0 {
+            return None;
+        }
+        let head = EventBatch {
+            first_record,
+            skipped_after: u32::try_from(skipped).ok()?,
+            session_id: gateway,
+            partition_id: self.terms.partition_id,
+        };
+        let len = link.output.len();
+        batch.put::<_, LinkedEvent>(&head, &mut link.output);
+        link.sent += (link.output.len() - len) as u64;
+        link.said_at = now;
+        Some(count)
+    }
+}
+
+impl GatewayLink {
+    fn refuse(&mut self, request: &Request, reason: Reason) {
+        if self.phase == Phase::Absent {
+            return;
+        }
+        let refused = CommandRefused {
+            request_no: request.request_no(),
+            session_id: self.gateway,
+            bound_session_id: request.session_id(),
+            partition_id: self.partition_id,
+            ref_template_id: request.template_id(),
+            reason,
+        };
+        put_frame(&refused, &mut self.output);
+    }
+
+    fn put_pulse(&mut self, terms: &PartitionTerms, waiting: u32, now: Nanos) {
+        self.said_at = now;
+        let (heard_sent_at, heard_at) = self.heard.unwrap_or_default();
+        let used = u64::from(self.queued) * 1_000 / u64::from(terms.commands_max.max(1));
+        let pulse = LinkPulse {
+            sent_at: now,
+            heard_sent_at,
+            heard_at,
+            bytes_used: 0,
+            session_id: self.gateway,
+            queued: self.queued,
+            uncommitted: waiting,
+            partition_id: terms.partition_id,
+            load_permille: u16::try_from(used).unwrap_or(u16::MAX),
+        };
+        put_frame(&pulse, &mut self.output);
+    }
+}
+
+/// A copy of a request.
+#[derive(Clone, Copy)]
+struct Copied {
+    generation: u64,
+    /// On if it may have been sent before.
+    is_again: Switch,
+}
+
+/// The gateway that asks for a binding.
+#[derive(Clone, Copy)]
+struct Claimed {
+    gateway: SessionId,
+    incarnation: u64,
+}
+
+/// Returns true if the standing binding excludes the one that is asked for.
+fn is_higher(stands: &Binding, by: Claimed, generation: u64) -> bool {
+    let is_its = stands.gateway == by.gateway && stands.incarnation == by.incarnation;
+    match stands.generation.cmp(&generation) {
+        Ordering::Less => false,
+        Ordering::Equal => !is_its,
+        Ordering::Greater => !plant::is(Plant::LowerGenerationBinds),
+    }
+}
+
+/// Appends the records of a session's past events, in frames of limited length.
+fn put_records(bound: &SessionBound, first_event_no: EventNo, records: &[u64], out: &mut Vec<u8>) {
+    let mut first_event_no = first_event_no;
+    for part in records.chunks(RECORD_NUMBERS_MAX) {
+        let head = SessionRecords {
+            generation: bound.generation,
+            first_event_no,
+            session_id: bound.session_id,
+            bound_session_id: bound.bound_session_id,
+            partition_id: bound.partition_id,
+        };
+        let entries: Vec<_> = part.iter().map(|record| RecordNo { record: *record }).collect();
+        put_with_group(&head, &entries, out);
+        first_event_no = EventNo(first_event_no.0 + part.len() as u64);
+    }
+}
+
+fn is_definition(record: &[u8]) -> bool {
+    use weir_wire::Message as _;
+    use weir_wire::event::Defined;
+    let raw = weir_wire::frame::parse_message(record);
+    raw.is_ok_and(|raw| raw.template_id == Defined::TEMPLATE_ID)
+}
