@@ -145,6 +145,9 @@ pub struct GatewayEnd {
     is_continued: bool,
     commands_max: usize,
     held: BTreeMap<SessionId, HeldSession>,
+    /// Sessions that have moved while the link was away, with the generations of their bindings:
+    /// they have not ended, and the partition is told so before all are named.
+    moved: BTreeMap<SessionId, u64>,
     kept: Kept,
     /// The number of the next kept command to send.
     to_send: u64,
@@ -175,6 +178,7 @@ impl GatewayEnd {
             is_continued: false,
             commands_max: 1,
             held: BTreeMap::new(),
+            moved: BTreeMap::new(),
             kept: Kept::default(),
             to_send: 0,
             again_before: 0,
@@ -276,16 +280,23 @@ impl GatewayEnd {
         let Some(held) = self.held.remove(&session_id) else { return };
         self.kept.forget(session_id);
         self.to_send = self.to_send.max(self.kept.range().0);
+        let generation = held.wanted.generation;
         if matches!(self.phase, Phase::Naming | Phase::Open) {
-            let unbind = UnbindSession {
-                generation: held.wanted.generation,
-                session_id: self.terms.session_id,
-                bound_session_id: session_id,
-                partition_id: self.terms.partition_id,
-                is_ended,
-            };
-            put_frame(&unbind, &mut self.output);
+            self.put_unbind(session_id, generation, is_ended);
+        } else if is_ended == Switch::Off && !plant::is(Plant::MoveForgotten) {
+            self.moved.insert(session_id, generation);
         }
+    }
+
+    fn put_unbind(&mut self, session_id: SessionId, generation: u64, is_ended: Switch) {
+        let unbind = UnbindSession {
+            generation,
+            session_id: self.terms.session_id,
+            bound_session_id: session_id,
+            partition_id: self.terms.partition_id,
+            is_ended,
+        };
+        put_frame(&unbind, &mut self.output);
     }
 
     /// Takes a command of a bound session; [`GatewayEnd::flush`] sends it.
@@ -521,6 +532,9 @@ impl GatewayEnd {
         self.phase = Phase::Naming;
         let ids: Vec<_> = self.held.keys().copied().collect();
         ids.iter().for_each(|id| self.ask_to_bind(*id, view));
+        for (id, generation) in std::mem::take(&mut self.moved) {
+            self.put_unbind(id, generation, Switch::Off);
+        }
         let named = BindingsNamed {
             session_id: self.terms.session_id,
             count: u32::try_from(ids.len()).unwrap_or(u32::MAX),

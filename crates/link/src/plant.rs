@@ -31,6 +31,8 @@ weir_plant::plants! {
         UnnamedKept,
         /// A move to another gateway sequences the loss.
         MoveLoses,
+        /// The partition is not told of a session that moved while the link was away.
+        MoveForgotten,
         /// A lower generation binds.
         LowerGenerationBinds,
         /// A command is taken from a gateway to which its session is not bound.

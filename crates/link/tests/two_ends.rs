@@ -50,8 +50,13 @@ fn the_rules_hold_through_cuts_and_kills() {
 #[test]
 fn each_planted_bug_of_the_model_is_found() {
     use weir_link::plant::{self, Plant};
-    // Lies of a gateway and records of others' grants are in `lies.rs`.
-    let of_lies = [Plant::UnboundCommandTaken, Plant::SealIgnored, Plant::LowerGenerationBinds];
+    // Those of `lies.rs` and `moves.rs`.
+    let of_lies = [
+        Plant::UnboundCommandTaken,
+        Plant::SealIgnored,
+        Plant::LowerGenerationBinds,
+        Plant::MoveForgotten,
+    ];
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
     for planted in Plant::ALL.iter().filter(|one| !of_lies.contains(one)) {

@@ -385,7 +385,8 @@ struct Client {
     unanswered: BTreeMap<u64, u64>,
     answered: BTreeSet<u64>,
     sent: BTreeMap<u64, u64>,
-    away_since: Nanos,
+    /// The time until which a session that moves must not be lost.
+    moves_until: Nanos,
 }
 
 /// The figures of a run.
@@ -615,7 +616,9 @@ impl World {
             // Control tells the gateway before.
             self.leave(before, id, Switch::Off);
         }
+        let heard = is_elsewhere.then(|| self.heard_of(id)).flatten();
         let client = self.clients.get_mut(&id).expect("all are there");
+        client.moves_until = heard.map_or(Nanos(0), |heard| Nanos(heard.0 + LEASE.0));
         (client.at, client.is_open) = (Some(at), false);
         let to = &mut self.gateways[at];
         let session = AtGateway { next, epoch, ..AtGateway::default() };
@@ -647,9 +650,8 @@ impl World {
     }
 
     fn is_away(&mut self, id: SessionId) {
-        let now = self.now;
         let client = self.clients.get_mut(&id).expect("all are there");
-        (client.at, client.is_open, client.away_since) = (None, false, now);
+        (client.at, client.is_open, client.moves_until) = (None, false, Nanos(0));
     }
 
     fn cut(&mut self) {
@@ -845,6 +847,18 @@ impl World {
         }
     }
 
+    /// Returns the time from which the lease of a session that is logged on counts.
+    fn heard_of(&self, id: SessionId) -> Option<Nanos> {
+        let client = &self.clients[&id];
+        let at = client.at.filter(|_| client.is_open)?;
+        // A start knows no bindings: the session's time began with it.
+        let named = self.named.get(&id).copied().unwrap_or(Nanos(0));
+        Some(match named > self.node.started_at {
+            true => self.gateways[at].heard_at,
+            false => self.node.started_at,
+        })
+    }
+
     fn check_handed_on(&mut self, command: &Command) {
         match command {
             Command::Request(request) => {
@@ -859,17 +873,13 @@ impl World {
             }
             Command::SessionLost(lost) => {
                 let client = &self.clients[&lost.session_id];
-                let Some(at) = client.at.filter(|_| client.is_open) else { return };
                 if self.was_full {
                     // The loss may be older than the session's logon.
                     return;
                 }
-                // A start knows no bindings: the session's time began with it.
-                let named = self.named.get(&lost.session_id).copied().unwrap_or(Nanos(0));
-                let heard = match named > self.node.started_at {
-                    true => self.gateways[at].heard_at,
-                    false => self.node.started_at,
-                };
+                assert!(self.now >= client.moves_until, "4: a session that moves is lost");
+                let heard = self.heard_of(lost.session_id).filter(|_| client.is_open);
+                let Some(heard) = heard else { return };
                 let is_lapsed = self.now.since(heard) >= LEASE;
                 assert!(is_lapsed, "4: a session that is logged on is lost");
             }
