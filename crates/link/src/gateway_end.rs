@@ -58,7 +58,8 @@ pub trait GatewayView {
     /// The link begins at another record than the one that was next: what was received before is
     /// dropped, and each session goes on from its own resume point.
     fn begin_anew(&mut self, next_record: u64, epoch: Epoch);
-    /// Returns the resume point of a session: the first event that its client was not sent.
+    /// Returns the resume point of a session that is bound anew: the first event that its client
+    /// was not sent. Events that the gateway holds for it come again.
     fn resume_point(&mut self, session_id: SessionId) -> SessionPoint;
     /// A definition of the partition, or the firms of its sessions, before the link is ready.
     fn defined(&mut self, message: &RawMessage<'_>);
@@ -430,13 +431,16 @@ impl GatewayEnd {
     }
 
     fn ask_to_bind(&mut self, session_id: SessionId, view: &mut impl GatewayView) {
-        let point = view.resume_point(session_id);
         let Some(held) = self.held.get_mut(&session_id) else { return };
+        // A binding goes on only with the link's records, from its own first one on: where the link
+        // is behind that, the record may be another one now.
+        held.is_bound &= self.is_continued && held.from_record <= self.next_record;
         held.is_asked = true;
-        // Only where the records go on can a binding go on with them.
-        let is_again = if held.is_bound && self.is_continued { Switch::On } else { Switch::Off };
-        held.is_bound &= self.is_continued;
-        let wanted = held.wanted;
+        let (wanted, is_bound) = (held.wanted, held.is_bound);
+        let (is_again, point) = match is_bound {
+            true => (Switch::On, SessionPoint { next_event_no: EventNo::NONE, epoch: self.epoch }),
+            false => (Switch::Off, view.resume_point(session_id)),
+        };
         let bind = BindSession { is_again, ..self.bind_message(&wanted, point) };
         put_frame(&bind, &mut self.output);
     }

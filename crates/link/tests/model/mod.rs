@@ -289,14 +289,11 @@ struct Desk {
 impl GatewayView for Desk {
     fn begin_anew(&mut self, next_record: u64, epoch: Epoch) {
         (self.next_record, self.epoch, self.begun_anew) = (next_record, epoch.0, true);
-        for session in self.sessions.values_mut() {
-            session.past.clear();
-            session.live.clear();
-        }
     }
 
     fn resume_point(&mut self, session_id: SessionId) -> SessionPoint {
-        let session = &self.sessions[&session_id];
+        let session = self.sessions.get_mut(&session_id).expect("it is held");
+        (session.past, session.live) = Default::default();
         SessionPoint { next_event_no: EventNo(session.next), epoch: Epoch(session.epoch) }
     }
 
