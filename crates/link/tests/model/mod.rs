@@ -166,7 +166,9 @@ impl Node {
                     self.done(lost.session_id, 0, false);
                 }
             }
-            Command::Import(..) | Command::Tick => panic!("6: no gateway may send it"),
+            Command::Import(..) | Command::Tick | Command::SetLimits(_) => {
+                panic!("6: no gateway may send it")
+            }
         }
         false
     }
