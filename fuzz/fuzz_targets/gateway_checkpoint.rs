@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_fuzz::Recipe;
-use weir_gateway::fuzzing::fuzz_state;
+use weir_partition::event_index::fuzz_state;
 use weir_types::state_bytes::{put_ascending, put_number};
 
 fuzz_target!(|bytes: &[u8]| {

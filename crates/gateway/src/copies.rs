@@ -12,14 +12,11 @@ use std::collections::{BTreeMap, VecDeque};
 use weir_door::ConnectionId;
 use weir_door::seeded_map::{MapOrder, SeededMap};
 use weir_partition::event_reader::PastEvents;
+use weir_partition::record_index::{ALL_FACTOR, RecordIndex};
 use weir_types::{FirmId, Nanos, PartitionId, SessionId};
-
-use super::record_index::RecordIndex;
 
 /// The topic of all addressed events. The others belong to firms.
 pub(super) const ALL: usize = 0;
-/// The ratio of the records retained by the topic of all to those of a firm's.
-pub(super) const ALL_FACTOR: usize = 4;
 
 /// The identity of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,7 +12,6 @@
 //! and one that stays full refuses them where they have other partitions to go on with.
 
 pub mod assignment;
-pub mod checkpoint;
 mod connection;
 mod connections;
 mod copies;
@@ -23,7 +22,6 @@ mod disconnects;
 mod drop_copy;
 #[cfg(test)]
 mod ended_sessions;
-mod event_index;
 mod fairness;
 mod identifiers;
 #[cfg(test)]
@@ -37,7 +35,6 @@ mod opening;
 pub mod plant;
 mod protocol;
 mod reason_counts;
-mod record_index;
 mod refusals;
 mod reports;
 mod reserved;
@@ -45,7 +42,6 @@ mod reserved;
 mod second_protocol;
 mod sessions;
 mod standstill;
-mod stream;
 #[cfg(test)]
 mod takeover_tests;
 mod timer_wheel;
@@ -211,13 +207,12 @@ pub struct GatewayParts {
 /// The gateway's admission logic without its sockets, and the reader of its checkpoints, for fuzz
 /// targets.
 pub mod fuzzing {
-    pub use super::event_index::fuzz_state;
     pub use super::sessions::{Session, Sessions};
-    pub use super::stream::{Noted, Stream};
     pub use crate::opening::open;
     pub use weir_door::directory::KnownSession;
     pub use weir_door::lobby::Lobby;
     pub use weir_door::reception::{LogonRequest, MessageOrigin, Reception};
+    pub use weir_partition::stream::{Noted, Stream};
 }
 
 /// The gateway.

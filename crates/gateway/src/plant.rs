@@ -5,14 +5,8 @@
 weir_plant::plants! {
     /// A planted bug of the gateway.
     pub enum Plant {
-        /// A session resumes one event too late.
-        ResumeTooLate,
-        /// A session resumes one event too early.
-        ResumeTooEarly,
         /// A report that finds no room counts as sent.
         ReportSkippedWhenFull,
-        /// A client that has received lost events is let in.
-        LossUntold,
         /// The end of a session with cancel-on-disconnect is not submitted.
         SessionLossForgotten,
         /// A session's choice of cancel-on-disconnect is not submitted.
@@ -63,12 +57,6 @@ weir_plant::plants! {
         SilenceWhileWaiting,
         /// A session whose messages wait for room gets no heartbeats.
         NoHeartbeatsWhileWaiting,
-        /// A session whose events are all past the retention loses the ends of its epochs.
-        TrailDropped,
-        /// Checkpoints that newer ones replace are not removed.
-        CheckpointsNeverPruned,
-        /// A checkpoint is used although its epoch has lost its last events.
-        CheckpointOfLostEvents,
         /// The end of a session whose connection lives on is not handed to the store of order
         /// state.
         EndUntoldToStore,

@@ -4,16 +4,16 @@
 //! reads too slowly, falls behind; it is caught up from the log, a limited number of events per
 //! cycle, and meanwhile does not delay the others.
 
+use weir_partition::checkpoint::Checkpoint;
+use weir_partition::event_index::{EventIndex, beginning};
 use weir_partition::event_reader::{PastRead, ReadEvent};
 use weir_partition::handoff::{Feedback, StageStamps};
 use weir_probe::Point;
 use weir_types::{Nanos, Reason};
 use weir_wire::report::StageTimes;
 
-use super::checkpoint::Checkpoint;
 use super::connection::Connection;
 use super::drop_copy::Copied;
-use super::event_index::{EventIndex, beginning};
 use super::plant::{self, Plant};
 use super::protocol::{Address, EventRecord, Refusal};
 use super::sessions::{Behind, RequestAnswer, is_answer};

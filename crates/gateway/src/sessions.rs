@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use weir_door::ConnectionId;
 use weir_door::seeded_map::{MapOrder, SeededMap};
 use weir_door::takeover::LastTakeover;
+use weir_partition::stream::Stream;
 use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
 
 use super::copies::StreamKey;
 use super::fairness::Pace;
 use super::plant::{self, Plant};
-use super::stream::Stream;
 
 /// The most requests of a session under way that had been received before.
 const REPEATS_MAX: u32 = 64;
@@ -388,8 +388,8 @@ mod tests {
     use weir_types::Epoch;
 
     use super::*;
-    use crate::stream::Noted;
     use weir_partition::lineage::Lineage;
+    use weir_partition::stream::Noted;
 
     const HERE: ConnectionId = ConnectionId(1);
     const ELSEWHERE: ConnectionId = ConnectionId(2);

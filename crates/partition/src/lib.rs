@@ -16,17 +16,23 @@
 //!   [`history`]: the thread that reads files for a reader that must not wait, and hands over
 //!   [`past_records`]. [`lineage`]: the epochs of a partition and the surviving part of each.
 //!   [`stage_clock`]: stage stamps as times. [`plant`]: planted bugs.
+//! * [`event_index`]: the events of each session ([`stream`]) and firm ([`record_index`]), as a
+//!   gateway needs them, from the heads of records ([`event_record`]); [`checkpoint`]: an index
+//!   on disk.
 //!
 //! INVARIANT: no reader of a partition's events can make the partition wait.
 
 pub mod agent;
 pub mod archive;
+pub mod checkpoint;
 pub mod closing_log;
 pub mod control_import;
 pub mod dirs;
 pub mod engine_limits;
 pub mod event_files;
+pub mod event_index;
 pub mod event_reader;
+pub mod event_record;
 pub mod formats;
 pub mod handoff;
 pub mod history;
@@ -37,11 +43,13 @@ mod outbox;
 pub mod past_records;
 pub mod places;
 pub mod plant;
+pub mod record_index;
 pub mod recovery;
 pub mod retention;
 pub mod shadow;
 pub mod shadow_agent;
 pub mod stage_clock;
+pub mod stream;
 mod take_order;
 #[cfg(test)]
 mod test_firm;

@@ -62,5 +62,17 @@ weir_plant::plants! {
         DefinitionsToldEarly,
         /// A directory elsewhere is a partition's with the mark of any node.
         MarkUnread,
+        /// A session resumes one event too late.
+        ResumeTooLate,
+        /// A session resumes one event too early.
+        ResumeTooEarly,
+        /// A client that has received lost events is let in.
+        LossUntold,
+        /// A session whose events are all past the retention loses the ends of its epochs.
+        TrailDropped,
+        /// Checkpoints that newer ones replace are not removed.
+        CheckpointsNeverPruned,
+        /// A checkpoint is used although its epoch has lost its last events.
+        CheckpointOfLostEvents,
     }
 }

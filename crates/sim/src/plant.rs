@@ -155,7 +155,9 @@ impl Plant {
             // A file that is kept costs only room.
             #[cfg(feature = "planted")]
             Plant::InPartition(weir_partition::plant::Plant::SnapshotsNeverPruned)
-            | Plant::InGateway(weir_gateway::plant::Plant::CheckpointsNeverPruned) => Front::Day,
+            | Plant::InPartition(weir_partition::plant::Plant::CheckpointsNeverPruned) => {
+                Front::Day
+            }
             // Runs with the gateway truncate their event log more often.
             #[cfg(feature = "planted")]
             Plant::InPartition(weir_partition::plant::Plant::UnsyncedSnapshotCounts) => {

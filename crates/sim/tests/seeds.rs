@@ -159,11 +159,10 @@ fn bugs_that_only_make_things_grow_break_no_rule_of_a_short_run() {
 #[cfg(feature = "planted")]
 #[test]
 fn the_day_finds_planted_bugs_that_leave_files() {
-    use weir_gateway::plant::Plant as InGateway;
     use weir_partition::plant::Plant as InPartition;
     for (plant, series) in [
         (Plant::InPartition(InPartition::SnapshotsNeverPruned), "snapshots"),
-        (Plant::InGateway(InGateway::CheckpointsNeverPruned), "checkpoints"),
+        (Plant::InPartition(InPartition::CheckpointsNeverPruned), "checkpoints"),
     ] {
         assert_eq!(plant.front(), Front::Day);
         let report = run_day(day::SHORT, 1, Some(plant));

@@ -54,8 +54,8 @@ const ARROWS: &[Arrow] = &[
     arrow("partition", &["types", "wire", "io", "log", "engine", "probe", "runtime"]),
     Arrow {
         name: "gateway",
-        may_know: &["types", "wire", "io", "log", "probe", "tls", "runtime", "door", "partition"],
-        tests_may_know: &["engine"],
+        may_know: &["types", "wire", "io", "probe", "tls", "runtime", "door", "partition"],
+        tests_may_know: &["log", "engine"],
     },
     arrow("orderstate", ORDER_STATE_KNOWS),
     arrow("subscribe", &["types", "wire", "io", "log", "broker", "runtime", "door", "partition"]),

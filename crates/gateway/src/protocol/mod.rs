@@ -17,7 +17,6 @@
 
 mod answer;
 mod inbound;
-mod record;
 mod sbe;
 #[cfg(test)]
 mod text;
@@ -26,9 +25,9 @@ use weir_wire::report::StageTimes;
 
 pub(crate) use answer::Answer;
 pub(crate) use inbound::{Inbound, InputState, Refusal, ResumePoints, SignedText};
-pub(crate) use record::{Address, EventRecord};
 #[cfg(test)]
 pub(crate) use text::ACCOUNT as TEXT_ACCOUNT;
+pub(crate) use weir_partition::event_record::{Address, EventRecord};
 pub(crate) use weir_wire::dialogue::Tokens;
 
 /// The protocol of a connection.

@@ -2,11 +2,11 @@
 //! an agent on a thread of its own writes the next ones.
 
 use weir_gateway::Gateway;
-use weir_gateway::checkpoint::{
-    CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, load,
-};
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
+use weir_partition::checkpoint::{
+    CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, load,
+};
 use weir_partition::recovery::RecoveredPartition;
 
 use super::assembly::Assembly;

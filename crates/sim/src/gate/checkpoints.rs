@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_gateway::Gateway;
-use weir_gateway::checkpoint::{
-    CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, load,
-};
 use weir_io::SimDisk;
 use weir_log::SnapshotStore;
 use weir_partition::PartitionFigures;
+use weir_partition::checkpoint::{
+    CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, load,
+};
 use weir_runtime::Agent as _;
 use weir_types::Nanos;
 

@@ -1,5 +1,5 @@
-//! Checkpoints: a partition's events as the gateway knows them up to a record, so that a start
-//! reads only the events since.
+//! Checkpoints: the index of a partition's events up to a record, so that a start of a gateway reads
+//! only the events since.
 //!
 //! ```text
 //! checkpoints    |-- C1 --|-- C2 --|            the two newest are kept
@@ -35,14 +35,14 @@ use thiserror::Error;
 use weir_io::{Disk, DiskError, DiskErrorKind};
 use weir_log::SnapshotStore;
 use weir_log::snapshot::SnapshotFault;
-use weir_partition::PartitionFigures;
-use weir_partition::event_reader::{EventReader, PastRead};
 use weir_runtime::Agent;
 use weir_types::{Epoch, Epochs, EventNo, FirmId, Nanos, Position, SessionId, Survival};
 
+use crate::PartitionFigures;
 use crate::event_index::{EventIndex, IndexFault, Retained, is_beginning_known};
+use crate::event_reader::{EventReader, PastRead};
+use crate::event_record::EventRecord;
 use crate::plant::{self, Plant};
-use crate::protocol::EventRecord;
 
 /// The number of checkpoints kept.
 const KEEP: usize = 2;
@@ -58,7 +58,8 @@ const RETRY_INTERVAL: u64 = 10_000_000_000;
 /// A checkpoint that a gateway can begin with.
 #[derive(Debug)]
 pub struct Checkpoint {
-    pub(crate) index: EventIndex,
+    /// The index up to its newest record.
+    pub index: EventIndex,
 }
 
 impl Checkpoint {

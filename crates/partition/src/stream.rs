@@ -10,10 +10,10 @@
 
 use std::collections::VecDeque;
 
-use weir_partition::lineage::{Lineage, PassedEnds, ReaderPosition, Verdict};
 use weir_types::state_bytes::{StateBytes, put_ascending, put_number};
 use weir_types::{Epoch, EventNo, Reason, RequestNo};
 
+use crate::lineage::{Lineage, PassedEnds, ReaderPosition, Verdict};
 use crate::plant::{self, Plant};
 
 /// The maximum number of events per session and partition that can be requested again.
@@ -54,9 +54,9 @@ pub struct Stream {
     next_to_send: EventNo,
     last_request_no: RequestNo,
     /// True while it is in the gateway's list of streams that are behind.
-    pub(super) is_listed: bool,
+    pub is_listed: bool,
     /// The number of the request that the history has for it.
-    pub(super) history_request: Option<u64>,
+    pub history_request: Option<u64>,
     /// True when `oldest` is known: for a log whose beginning is deleted, only the first event
     /// shows it.
     started: bool,
@@ -104,6 +104,7 @@ impl Stream {
     ///
     /// # Panics
     /// When its number is not the next one: the event log contradicts itself.
+    #[inline]
     pub fn note(&mut self, event: Noted, lineage: &Lineage) {
         let event_no = event.event_no;
         if !self.started {
@@ -122,7 +123,7 @@ impl Stream {
     }
 
     /// Appends the stream's state: what it has of the log, not what is sent.
-    pub(super) fn put_state(&self, out: &mut Vec<u8>) {
+    pub fn put_state(&self, out: &mut Vec<u8>) {
         put_number(out, u64::from(self.started));
         put_number(out, self.oldest.0);
         put_number(out, self.last_request_no.0);
@@ -131,11 +132,8 @@ impl Stream {
     }
 
     /// Reads the state of a stream of records before `next`; `None` when it is none.
-    pub(super) fn from_state(
-        state: &mut StateBytes<'_>,
-        lineage: &Lineage,
-        next: u64,
-    ) -> Option<Stream> {
+    #[must_use]
+    pub fn from_state(state: &mut StateBytes<'_>, lineage: &Lineage, next: u64) -> Option<Stream> {
         let started = state.number()? != 0;
         let (oldest, last_request_no) = (EventNo(state.number()?), RequestNo(state.number()?));
         let trail = PassedEnds::from_state(state, lineage)?;
@@ -158,17 +156,20 @@ impl Stream {
     }
 
     /// Returns true when an event can follow those of the stream.
-    pub(super) fn can_follow(&self, event_no: EventNo) -> bool {
+    #[must_use]
+    pub fn can_follow(&self, event_no: EventNo) -> bool {
         !self.started || event_no == self.next_event_no()
     }
 
     /// Returns true when `next` follows the stream's events; `None` when it has seen none.
-    pub(super) fn ends_before(&self, next: EventNo) -> Option<bool> {
+    #[must_use]
+    pub fn ends_before(&self, next: EventNo) -> Option<bool> {
         self.started.then(|| self.next_event_no() == next)
     }
 
     /// Returns the newest retained event and its record.
-    pub(super) fn newest(&self) -> Option<(EventNo, u64)> {
+    #[must_use]
+    pub fn newest(&self) -> Option<(EventNo, u64)> {
         let record = *self.records.back()?;
         Some((EventNo(self.next_event_no().0 - 1), record))
     }
@@ -181,11 +182,14 @@ impl Stream {
     }
 
     /// Returns true when this event is the next to send.
+    #[inline]
+    #[must_use]
     pub fn is_next_to_send(&self, event_no: EventNo) -> bool {
         self.next_to_send == event_no
     }
 
     /// Counts one more event as sent.
+    #[inline]
     pub fn sent_one(&mut self) {
         self.next_to_send = self.next_to_send.next();
         assert!(self.next_to_send <= self.next_event_no(), "sent an event that never was");
@@ -193,6 +197,7 @@ impl Stream {
 
     /// Returns the record of the next event to send; `None` when all are sent, `Some(None)` when it
     /// is no longer retained.
+    #[inline]
     #[must_use]
     pub fn next_record(&self) -> Option<Option<u64>> {
         if self.next_to_send == self.next_event_no() {
@@ -259,6 +264,7 @@ impl Stream {
     }
 
     /// Returns the number of the next event.
+    #[inline]
     #[must_use]
     pub fn next_event_no(&self) -> EventNo {
         EventNo(self.oldest.0 + self.records.len() as u64)

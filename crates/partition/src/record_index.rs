@@ -13,11 +13,14 @@ use std::collections::VecDeque;
 use weir_types::state_bytes::{StateBytes, put_ascending, put_number};
 
 /// The number of records of a chunk, the unit of allocation and of dropping.
-pub(super) const CHUNK_LEN: usize = 1024;
+pub(crate) const CHUNK_LEN: usize = 1024;
+
+/// The ratio of the records retained by the topic of all to those of a firm's.
+pub const ALL_FACTOR: usize = 4;
 
 /// The retained records of one topic, by index.
 #[derive(Debug)]
-pub(super) struct RecordIndex {
+pub struct RecordIndex {
     chunks: VecDeque<Vec<u64>>,
     chunk_count_max: usize,
     first_place: u64,
@@ -31,7 +34,8 @@ pub(super) struct RecordIndex {
 impl RecordIndex {
     /// Returns an index of a log whose first record is `floor`. It retains at least `retained`
     /// records and at most two chunks more.
-    pub(super) fn new(floor: u64, retained: usize) -> RecordIndex {
+    #[must_use]
+    pub fn new(floor: u64, retained: usize) -> RecordIndex {
         RecordIndex {
             chunks: VecDeque::new(),
             chunk_count_max: retained.div_ceil(CHUNK_LEN) + 1,
@@ -47,7 +51,7 @@ impl RecordIndex {
     /// # Panics
     /// When it is not above all added before: the event log contradicts itself.
     #[inline]
-    pub(super) fn push(&mut self, record: u64) -> u64 {
+    pub fn push(&mut self, record: u64) -> u64 {
         assert!(record > self.newest() && record >= self.floor, "records of a log rise");
         self.add(record)
     }
@@ -80,7 +84,7 @@ impl RecordIndex {
     }
 
     /// Appends the index's state.
-    pub(super) fn put_state(&self, out: &mut Vec<u8>) {
+    pub fn put_state(&self, out: &mut Vec<u8>) {
         put_number(out, self.floor);
         put_number(out, self.before_first);
         let count = usize::try_from(self.next_place - self.first_place).expect("they are here");
@@ -89,7 +93,8 @@ impl RecordIndex {
 
     /// Reads the state of an index of records before `next`, which retains as many as
     /// [`RecordIndex::new`] says; `None` when it is none. Places are counted anew.
-    pub(super) fn from_state(
+    #[must_use]
+    pub fn from_state(
         state: &mut StateBytes<'_>,
         retained: usize,
         next: u64,
@@ -109,7 +114,7 @@ impl RecordIndex {
 
     /// Drops the records before `first`, as far as whole chunks can go, and is complete only from
     /// there on: the log has removed them.
-    pub(super) fn forget_before(&mut self, first: u64) {
+    pub fn forget_before(&mut self, first: u64) {
         while self.chunks.len() > 1 && self.chunks[0][CHUNK_LEN - 1] < first {
             drop(self.drop_oldest());
         }
@@ -117,14 +122,16 @@ impl RecordIndex {
     }
 
     /// Returns the record at an index; `None` when it is no longer retained, or does not exist yet.
-    pub(super) fn get(&self, place: u64) -> Option<u64> {
+    #[must_use]
+    pub fn get(&self, place: u64) -> Option<u64> {
         let at = usize::try_from(place.checked_sub(self.first_place)?).ok()?;
         self.chunks.get(at / CHUNK_LEN)?.get(at % CHUNK_LEN).copied()
     }
 
     /// Returns the index of the first record at or above `record`, or the next index when there is
     /// none.
-    pub(super) fn place_from(&self, record: u64) -> u64 {
+    #[must_use]
+    pub fn place_from(&self, record: u64) -> u64 {
         let chunk_no = self.chunks.partition_point(|chunk| chunk[chunk.len() - 1] < record);
         let within = self.chunks.get(chunk_no);
         let within = within.map_or(0, |chunk| chunk.partition_point(|noted| *noted < record));
@@ -134,7 +141,8 @@ impl RecordIndex {
 
     /// Returns the record before the one at `place`; zero for none. `place` must be retained, or
     /// the next one.
-    pub(super) fn before(&self, place: u64) -> u64 {
+    #[must_use]
+    pub fn before(&self, place: u64) -> u64 {
         match place.checked_sub(1).and_then(|place| self.get(place)) {
             Some(record) => record,
             None => self.before_first,
@@ -142,7 +150,8 @@ impl RecordIndex {
     }
 
     /// Returns the newest record; zero for none.
-    pub(super) fn newest(&self) -> u64 {
+    #[must_use]
+    pub fn newest(&self) -> u64 {
         match self.chunks.back() {
             Some(chunk) => chunk[chunk.len() - 1],
             None => self.before_first,
@@ -150,12 +159,14 @@ impl RecordIndex {
     }
 
     /// Returns the index of the next record to be added.
-    pub(super) fn next_place(&self) -> u64 {
+    #[must_use]
+    pub fn next_place(&self) -> u64 {
         self.next_place
     }
 
     /// Returns the lowest record from which on the index is complete.
-    pub(super) fn floor(&self) -> u64 {
+    #[must_use]
+    pub fn floor(&self) -> u64 {
         self.floor
     }
 }

@@ -326,7 +326,7 @@ fn what_is_past_the_retention_at_the_start_is_not_in_the_index() {
 #[test]
 fn a_checkpoint_that_cannot_be_written_holds_no_event_and_the_next_has_all_that_are_left() {
     let (world, disk) = (World::new(&answers(400)), SimDisk::new(1));
-    let holds = weir_partition::holds::Holds::default();
+    let holds = crate::holds::Holds::default();
     let mut writer = agent(&world, &disk, 0);
     writer.parts.events = world.reader().holding(&holds, "checkpoint");
     let now = run(&mut writer, 150, 1);
@@ -439,7 +439,7 @@ fn a_checkpoint_counts_as_written_although_an_old_one_cannot_be_removed() {
 #[test]
 fn an_agent_whose_checkpoints_are_lost_begins_with_the_first_retained_event() {
     let (world, disk) = (World::new(&answers(400)), SimDisk::new(1));
-    let holds = weir_partition::holds::Holds::default();
+    let holds = crate::holds::Holds::default();
     let mut writer = agent(&world, &disk, 0);
     writer.parts.events = world.reader().holding(&holds, "checkpoint");
     let now = run(&mut writer, 300, 1);
@@ -461,10 +461,10 @@ fn an_agent_whose_checkpoints_are_lost_begins_with_the_first_retained_event() {
 #[test]
 fn the_events_of_the_next_checkpoint_are_kept_until_it_is_written() {
     let (world, disk) = (World::new(&answers(400)), SimDisk::new(1));
-    let holds = weir_partition::holds::Holds::default();
+    let holds = crate::holds::Holds::default();
     let mut writer = agent(&world, &disk, 0);
     writer.parts.events = world.reader().holding(&holds, "checkpoint");
-    let least = |holds: &weir_partition::holds::Holds| holds.least().map(|hold| hold.from);
+    let least = |holds: &crate::holds::Holds| holds.least().map(|hold| hold.from);
     let now = run(&mut writer, 150, 1);
     assert_eq!(least(&holds), Some(151));
     run(&mut writer, 403, now);

@@ -1,5 +1,5 @@
-//! The gateway's index of a partition's events: those of each session, for resume, and those of
-//! each firm's sessions, for drop copy.
+//! An index of a partition's events: those of each session, for resume, and those of each firm's
+//! sessions, for drop copy.
 //!
 //! It is a function of the partition's events. The gateway builds it in its own tables as it reads
 //! them; this is the same index apart from the tables, from which a checkpoint is written and a
@@ -13,8 +13,6 @@
 use std::collections::BTreeMap;
 
 use thiserror::Error;
-use weir_partition::event_reader::{EventReader, PastRead, ReadEvent};
-use weir_partition::lineage::{Lineage, PassedEnds};
 use weir_types::state_bytes::{StateBytes, put_number};
 use weir_types::{
     ClOrdId, Epoch, EventNo, FirmId, Nanos, PartitionId, PhaseReached, Position, RequestNo,
@@ -23,9 +21,10 @@ use weir_types::{
 use weir_wire::event::RequestDone;
 use weir_wire::{Definition, Event, PlainEvent};
 
-use crate::copies::ALL_FACTOR;
-use crate::protocol::EventRecord;
-use crate::record_index::RecordIndex;
+use crate::event_reader::{EventReader, PastRead, ReadEvent};
+use crate::event_record::EventRecord;
+use crate::lineage::{Lineage, PassedEnds};
+use crate::record_index::{ALL_FACTOR, RecordIndex};
 use crate::stream::Stream;
 
 /// The format of an index's state.
@@ -35,14 +34,15 @@ const NUMBER_MAX: u64 = 1 << 62;
 
 /// The number of records that an index retains.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Retained {
+pub struct Retained {
     /// Those of a firm's topic; of the topic of all there are more.
-    pub(super) of_firm: usize,
+    pub of_firm: usize,
 }
 
 impl Retained {
     /// Returns the number for a topic.
-    pub(super) fn of(self, firm_id: FirmId) -> usize {
+    #[must_use]
+    pub fn of(self, firm_id: FirmId) -> usize {
         let factor = if firm_id.is_none() { ALL_FACTOR } else { 1 };
         self.of_firm.saturating_mul(factor)
     }
@@ -50,37 +50,64 @@ impl Retained {
 
 /// A contradiction between an index and the events that it was read with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(super) enum IndexFault {
+pub enum IndexFault {
+    /// A record is not the next one.
     #[error("event {found} comes where {wanted} is next")]
-    NotNext { wanted: u64, found: u64 },
+    NotNext {
+        /// The record that is next.
+        wanted: u64,
+        /// The record that came.
+        found: u64,
+    },
+    /// A record is addressed to a session that was not defined.
     #[error("event {record} is for session {session_id}, which it does not know")]
-    UnknownSession { record: u64, session_id: SessionId },
+    UnknownSession {
+        /// The record.
+        record: u64,
+        /// The session.
+        session_id: SessionId,
+    },
+    /// A record is not the next event of its session.
     #[error("event {record} is number {found} of session {session_id}, and {wanted} is next")]
-    NotNextOfSession { record: u64, session_id: SessionId, wanted: EventNo, found: EventNo },
+    NotNextOfSession {
+        /// The record.
+        record: u64,
+        /// The session.
+        session_id: SessionId,
+        /// The event that is next.
+        wanted: EventNo,
+        /// The record's event.
+        found: EventNo,
+    },
+    /// An epoch ended that is not the current one, or with events of the index.
     #[error("epoch {0} ended, and it is not the current one, or events that it has were lost")]
     OtherEpoch(Epoch),
 }
 
 /// A session's events in the partition.
 #[derive(Debug)]
-pub(super) struct IndexedSession {
+pub struct IndexedSession {
     /// Its firm, as the partition defined it last; none for a session without one.
-    pub(super) firm_id: FirmId,
-    pub(super) stream: Stream,
+    pub firm_id: FirmId,
+    /// Its events.
+    pub stream: Stream,
 }
 
 /// The index of a partition's events up to a record.
 #[derive(Debug)]
-pub(super) struct EventIndex {
+pub struct EventIndex {
     /// The next record.
-    pub(super) next: u64,
+    pub next: u64,
     /// The command that caused the newest record.
-    pub(super) position: Position,
-    pub(super) lineage: Lineage,
-    pub(super) trail: PassedEnds,
-    pub(super) sessions: BTreeMap<SessionId, IndexedSession>,
+    pub position: Position,
+    /// The epochs that its records belong to.
+    pub lineage: Lineage,
+    /// The points at which its records pass the ends of epochs.
+    pub trail: PassedEnds,
+    /// The sessions, and their events.
+    pub sessions: BTreeMap<SessionId, IndexedSession>,
     /// The topics by firm; that of no firm has the records of all.
-    pub(super) topics: BTreeMap<FirmId, RecordIndex>,
+    pub topics: BTreeMap<FirmId, RecordIndex>,
     first: u64,
     retained: Retained,
 }
@@ -89,7 +116,8 @@ impl EventIndex {
     /// Returns the index of no events: a reader of them stands at the first retained one. The
     /// sessions and their firms are those of the recovered engine, because the event log may have
     /// lost their definitions.
-    pub(super) fn new(
+    #[must_use]
+    pub fn new(
         events: &mut EventReader,
         firms: &[(SessionId, FirmId)],
         retained: Retained,
@@ -119,7 +147,7 @@ impl EventIndex {
     ///
     /// # Errors
     /// [`IndexFault`]; the index is then of no use.
-    pub(super) fn take_next(
+    pub fn take_next(
         &mut self,
         events: &mut EventReader,
         record: &mut Vec<u8>,
@@ -175,12 +203,14 @@ impl EventIndex {
     }
 
     /// Returns true when events before its first were past the retention.
-    pub(super) fn begins_late(&self) -> bool {
+    #[must_use]
+    pub fn begins_late(&self) -> bool {
         self.first > 1
     }
 
     /// Returns the sessions and their firms.
-    pub(super) fn firms(&self) -> Vec<(SessionId, FirmId)> {
+    #[must_use]
+    pub fn firms(&self) -> Vec<(SessionId, FirmId)> {
         self.sessions.iter().map(|(id, session)| (*id, session.firm_id)).collect()
     }
 
@@ -197,13 +227,13 @@ impl EventIndex {
     }
 
     /// Drops what the log has removed: the records before `first`.
-    pub(super) fn forget_before(&mut self, first: u64) {
+    pub fn forget_before(&mut self, first: u64) {
         self.sessions.values_mut().for_each(|session| session.stream.forget_before(first));
         self.topics.values_mut().for_each(|topic| topic.forget_before(first));
     }
 
     /// Appends the index's state.
-    pub(super) fn put_state(&self, out: &mut Vec<u8>) {
+    pub fn put_state(&self, out: &mut Vec<u8>) {
         for number in [VERSION, self.next, self.position.0, self.first] {
             put_number(out, number);
         }
@@ -223,7 +253,8 @@ impl EventIndex {
     }
 
     /// Reads an index's state; `None` when it is none, or of another format.
-    pub(super) fn from_state(bytes: &[u8], retained: Retained) -> Option<EventIndex> {
+    #[must_use]
+    pub fn from_state(bytes: &[u8], retained: Retained) -> Option<EventIndex> {
         let state = &mut StateBytes::new(bytes);
         if state.number()? != VERSION {
             return None;
@@ -312,7 +343,8 @@ pub fn fuzz_state(bytes: &[u8]) {
 }
 
 /// True if [`beginning`] can tell the position now: no descriptor may be left to read it.
-pub(super) fn is_beginning_known(events: &mut EventReader) -> bool {
+#[must_use]
+pub fn is_beginning_known(events: &mut EventReader) -> bool {
     let first = events.next_record();
     first == 1 || first >= events.end() || {
         events.read_at(first, &mut Vec::new()) == PastRead::Found
@@ -321,7 +353,8 @@ pub(super) fn is_beginning_known(events: &mut EventReader) -> bool {
 
 /// Returns the position of the command that caused the first retained event, when earlier ones are
 /// deleted.
-pub(super) fn beginning(events: &mut EventReader) -> Option<Position> {
+#[must_use]
+pub fn beginning(events: &mut EventReader) -> Option<Position> {
     let first = events.next_record();
     if first == 1 {
         return None;

@@ -64,20 +64,26 @@ const TRADE_BUSTED: HeadOffsets = HeadOffsets {
     reason: None,
 };
 
-/// The head fields of an event that the gateway needs to forward it.
+/// The head fields of an event that a gateway needs to forward it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Address {
-    pub(crate) position: u64,
-    pub(crate) session_id: SessionId,
-    pub(crate) event_no: EventNo,
-    pub(crate) request_no: RequestNo,
+pub struct Address {
+    /// The position of the command that caused the event.
+    pub position: u64,
+    /// The addressee.
+    pub session_id: SessionId,
+    /// The number of the event among the addressee's; zero for none.
+    pub event_no: EventNo,
+    /// The request that it answers; zero for none.
+    pub request_no: RequestNo,
     /// The code of its reason; zero for none.
-    pub(crate) reason: u16,
+    pub reason: u16,
 }
 
 impl Address {
     /// Returns the event's entry in its session's stream.
-    pub(crate) fn noted(&self, record: u64) -> Noted {
+    #[inline]
+    #[must_use]
+    pub fn noted(&self, record: u64) -> Noted {
         let (event_no, request_no) = (self.event_no, self.request_no);
         Noted { event_no, request_no, record }
     }
@@ -85,7 +91,7 @@ impl Address {
 
 /// A record of the event log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EventRecord<'a> {
+pub struct EventRecord<'a> {
     bytes: &'a [u8],
     raw: RawMessage<'a>,
 }
@@ -96,36 +102,45 @@ impl<'a> EventRecord<'a> {
     /// # Panics
     /// If the record has none: it is not of an event log.
     #[inline]
-    pub(crate) fn new(bytes: &'a [u8]) -> EventRecord<'a> {
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> EventRecord<'a> {
         let raw = parse_message(bytes).expect("the event log holds messages of our own");
         EventRecord { bytes, raw }
     }
 
     /// Returns the record as a message.
     #[inline]
-    pub(super) fn raw(&self) -> &RawMessage<'a> {
+    #[must_use]
+    pub fn raw(&self) -> &RawMessage<'a> {
         &self.raw
     }
 
     /// Returns the event; `None` for one of a later version.
-    pub(crate) fn event(&self) -> Option<Event> {
+    #[inline]
+    #[must_use]
+    pub fn event(&self) -> Option<Event> {
         Event::decode(self.bytes).ok()
     }
 
     /// Returns true for a report of one order.
     #[inline]
-    pub(crate) fn is_order_event(&self) -> bool {
+    #[must_use]
+    pub fn is_order_event(&self) -> bool {
         self.raw.template_id == OrderEvent::TEMPLATE_ID
     }
 
     /// Returns the position of the command that caused the event: every event begins with it.
-    pub(crate) fn position(&self) -> u64 {
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u64 {
         let (position, _) = self.raw.block().split_first_chunk().expect("no event is shorter");
         u64::from_le_bytes(*position)
     }
 
     /// Reads the head of an event that is addressed to a session.
-    pub(crate) fn address(&self) -> Option<Address> {
+    #[inline]
+    #[must_use]
+    pub fn address(&self) -> Option<Address> {
         let heads = match self.raw.template_id {
             OrderEvent::TEMPLATE_ID => &ORDER_EVENT,
             RequestRejected::TEMPLATE_ID => &REQUEST_REJECTED,
