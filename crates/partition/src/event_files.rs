@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use weir_io::{Disk, DiskError};
+use weir_io::{Disk, DiskAction, DiskError, ThreadDisk};
 use weir_log::{Entry, LogError, LogReader, SegmentKind};
 use weir_types::Position;
 
@@ -65,6 +65,15 @@ impl OpenFiles {
             let reader: Box<dyn Entries> = Box::new(reader);
             Ok(reader)
         }))
+    }
+
+    /// Returns an opener for records that are in no files.
+    #[must_use]
+    pub fn none() -> OpenFiles {
+        OpenFiles::on_disk(|| {
+            let none = std::io::Error::from(std::io::ErrorKind::NotFound);
+            Err::<ThreadDisk, _>(DiskError::from_system(DiskAction::List, "", &none))
+        })
     }
 }
 

@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use thiserror::Error;
+use weir_log::EpochChange;
 use weir_types::state_bytes::{StateBytes, put_number};
 use weir_types::{
     ClOrdId, Epoch, EventNo, FirmId, Nanos, PartitionId, PhaseReached, Position, RequestNo,
@@ -154,20 +155,30 @@ impl EventIndex {
     ) -> Result<bool, IndexFault> {
         match events.next(record) {
             ReadEvent::Record(number) => self.take(number, record)?,
-            ReadEvent::EpochEnded(change) => {
-                let ended = change.ended.epoch;
-                if change.taken_back > 0 || ended != self.lineage.current() || change.next <= ended
-                {
-                    return Err(IndexFault::OtherEpoch(ended));
-                }
-                self.lineage.pass(&change);
-            }
+            ReadEvent::EpochEnded(change) => self.pass(&change)?,
             ReadEvent::UpToDate | ReadEvent::Missing => return Ok(false),
         }
         Ok(true)
     }
 
-    fn take(&mut self, record_no: u64, record: &[u8]) -> Result<(), IndexFault> {
+    /// Takes the end of an epoch before the next event.
+    ///
+    /// # Errors
+    /// As [`EventIndex::take_next`].
+    pub fn pass(&mut self, change: &EpochChange) -> Result<(), IndexFault> {
+        let ended = change.ended.epoch;
+        if change.taken_back > 0 || ended != self.lineage.current() || change.next <= ended {
+            return Err(IndexFault::OtherEpoch(ended));
+        }
+        self.lineage.pass(change);
+        Ok(())
+    }
+
+    /// Takes the next event.
+    ///
+    /// # Errors
+    /// As [`EventIndex::take_next`].
+    pub fn take(&mut self, record_no: u64, record: &[u8]) -> Result<(), IndexFault> {
         if record_no != self.next {
             return Err(IndexFault::NotNext { wanted: self.next, found: record_no });
         }

@@ -91,7 +91,20 @@ impl EventReader {
         open: impl Fn() -> Result<D, DiskError> + Send + Sync + 'static,
         first: u64,
     ) -> EventReader {
-        let files = EventFiles::new(OpenFiles::on_disk(open));
+        EventReader::with_files(tail, OpenFiles::on_disk(open), first)
+    }
+
+    /// Returns a reader, whose first record is `first`, of records that are in no files. Those that
+    /// the tail has no more are missing until they are supplied ([`EventReader::supply`]).
+    #[must_use]
+    pub fn in_memory(tail: &TailHandle, first: u64) -> EventReader {
+        let mut reader = EventReader::with_files(tail, OpenFiles::none(), first);
+        reader.leave_files();
+        reader
+    }
+
+    fn with_files(tail: &TailHandle, files: OpenFiles, first: u64) -> EventReader {
+        let files = EventFiles::new(files);
         let (reader, epochs) = tail.reader_with_epochs();
         let records = EventRecords {
             handle: tail.clone(),

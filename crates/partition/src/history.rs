@@ -105,6 +105,44 @@ impl<K> HistoryPort<K> {
     }
 }
 
+/// The history's end towards a gateway.
+pub struct HistoryEnd<K> {
+    requests: Consumer<HistoryRequest<K>>,
+    pages: Producer<HistoryPage<K>>,
+    gateway: Wake,
+}
+
+impl<K> HistoryEnd<K> {
+    /// Returns the next request, if there is room for its page.
+    pub fn next_request(&mut self) -> Option<HistoryRequest<K>> {
+        if self.pages.is_full() { None } else { self.requests.pop().ok() }
+    }
+
+    /// Hands a page to the gateway; gives it back when there is no room for it now.
+    ///
+    /// # Errors
+    /// The page.
+    pub fn answer(&mut self, page: HistoryPage<K>) -> Result<(), HistoryPage<K>> {
+        let rtrb::PushError::Full(page) = match self.pages.push(page) {
+            Ok(()) => {
+                self.gateway.wake();
+                return Ok(());
+            }
+            Err(full) => full,
+        };
+        Err(page)
+    }
+}
+
+/// Connects a gateway with a history of another kind. `wake` is that of the history's thread,
+/// `gateway` that of the gateway's.
+#[must_use]
+pub fn history_ends<K>(wake: Wake, gateway: Wake) -> (HistoryPort<K>, HistoryEnd<K>) {
+    let (ask, requests) = RingBuffer::new(RING_LEN);
+    let (answer, pages) = RingBuffer::new(RING_LEN);
+    (HistoryPort { requests: ask, pages, wake }, HistoryEnd { requests, pages: answer, gateway })
+}
+
 /// The agent of the history's thread.
 pub struct History<K> {
     partitions: Vec<PastEvents>,

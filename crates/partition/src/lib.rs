@@ -18,7 +18,7 @@
 //!   [`stage_clock`]: stage stamps as times. [`plant`]: planted bugs.
 //! * [`event_index`]: the events of each session ([`stream`]) and firm ([`record_index`]), as a
 //!   gateway needs them, from the heads of records ([`event_record`]); [`checkpoint`]: an index
-//!   on disk.
+//!   on disk. [`placeholder`]: the records that a gateway process does not get.
 //!
 //! INVARIANT: no reader of a partition's events can make the partition wait.
 
@@ -41,6 +41,7 @@ pub mod lineage;
 pub mod log_time;
 mod outbox;
 pub mod past_records;
+pub mod placeholder;
 pub mod places;
 pub mod plant;
 pub mod record_index;

@@ -175,8 +175,10 @@ impl PassedEnds {
         (1..=next).contains(&self.first) && is_noted_before
     }
 
-    /// Returns the first number behind an end; `None` when there is none yet.
-    fn first_behind(&self, end: usize) -> Option<u64> {
+    /// Returns the first number behind the end of an index among the ended epochs; `None` when
+    /// there is none yet.
+    #[must_use]
+    pub fn first_behind(&self, end: usize) -> Option<u64> {
         if end >= self.passed_count {
             return None;
         }

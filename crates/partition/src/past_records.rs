@@ -12,7 +12,7 @@ pub struct PastRecords {
 
 impl PastRecords {
     /// Adds a record; its number is above those before.
-    pub(crate) fn push(&mut self, number: u64, bytes: &[u8]) {
+    pub fn push(&mut self, number: u64, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.ends.push((number, self.bytes.len()));
     }

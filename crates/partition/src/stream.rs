@@ -6,7 +6,10 @@
 //! ends of epochs, so that a session that received lost events does not continue in another
 //! history.
 //!
-//! INVARIANT: `oldest() <= next_to_send <= next_event_no()` while the session is logged on.
+//! A gateway process has the events of a session from the point at which it was bound: the
+//! partition lists the records of older ones, and sends the later ones ([`Stream::listed`]).
+//!
+//! INVARIANT: `oldest <= next_to_send <= next_event_no()` while the session is logged on.
 
 use std::collections::VecDeque;
 
@@ -60,6 +63,28 @@ pub struct Stream {
     /// True when `oldest` is known: for a log whose beginning is deleted, only the first event
     /// shows it.
     started: bool,
+    /// The first record whose event is not in a list; zero without a list.
+    live_from: u64,
+    /// The oldest event that can be requested from the partition that listed the events.
+    offered_from: Option<EventNo>,
+    /// True while the session is not bound at the partition, or its logon is not done: none of its
+    /// events is sent.
+    pub is_away: bool,
+}
+
+/// A session's events as a partition lists them when it binds the session.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// The number of the first one.
+    pub first: EventNo,
+    /// The records of all of them, in order.
+    pub records: &'a [u64],
+    /// The record from which on later ones come by themselves.
+    pub live_from: u64,
+    /// The oldest event that can be requested.
+    pub oldest: EventNo,
+    /// The highest request number that the partition has received.
+    pub last_request_no: RequestNo,
 }
 
 impl Stream {
@@ -81,7 +106,44 @@ impl Stream {
             is_listed: false,
             history_request: None,
             started: true,
+            live_from: 0,
+            offered_from: None,
+            is_away: false,
         }
+    }
+
+    /// Returns a stream of listed events, none of which is sent, and of those that follow them.
+    #[must_use]
+    pub fn listed(listed: Listed<'_>) -> Stream {
+        let begun = Stream::starting_at(listed.first, listed.last_request_no);
+        Stream {
+            records: listed.records.iter().copied().collect(),
+            live_from: listed.live_from,
+            offered_from: Some(listed.oldest),
+            ..begun
+        }
+    }
+
+    /// Returns true if the event of a record is in the list with which the stream began: it is not
+    /// noted again.
+    #[inline]
+    #[must_use]
+    pub fn has_listed(&self, record: u64) -> bool {
+        record < self.live_from
+    }
+
+    /// Returns the record of an event; `None` if it is not retained, or does not exist yet.
+    #[must_use]
+    pub fn record_of(&self, event_no: EventNo) -> Option<u64> {
+        let index = event_no.0.checked_sub(self.oldest.0)?;
+        self.records.get(usize::try_from(index).ok()?).copied()
+    }
+
+    /// Returns the records of the retained events from `event_no` on.
+    pub fn records_from(&self, event_no: EventNo) -> impl Iterator<Item = u64> + '_ {
+        let skipped = event_no.0.saturating_sub(self.oldest.0);
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(self.records.len());
+        self.records.range(skipped..).copied()
     }
 
     /// Aligns the stream with the recovered engine's state of the session.
@@ -273,7 +335,7 @@ impl Stream {
     /// Returns the oldest event that can be requested.
     #[must_use]
     pub fn oldest(&self) -> EventNo {
-        self.oldest
+        self.offered_from.unwrap_or(self.oldest)
     }
 
     /// Returns the highest request number that has an event.
