@@ -19,12 +19,14 @@ use weir_types::{Epoch, EventNo, Nanos, PartitionId, Reason, SessionId, Switch};
 use weir_wire::frame::{RawMessage, put_frame};
 use weir_wire::message::Message;
 
-use crate::codec::{Arrived, BatchEntries, COMMANDS_MAX, Entries, LinkFault, ToGateway};
+use crate::codec::{
+    Arrived, BatchEntries, COMMANDS_MAX, Entries, LinkFault, ToGateway, put_with_group,
+};
 use crate::kept::{Kept, LinkCommand, addressed};
 use crate::message::{
-    BindSession, BindingsNamed, CommandBatch, CommandRefused, EpochEnded, EventBatch, LinkOpened,
-    LinkPulse, LinkedCommand, LinkedEvent, OpenLink, Seal, SessionBound, SessionUnbound,
-    StageSpans, UnbindSession,
+    BindSession, BindingsNamed, CommandBatch, CommandRefused, EpochEnded, EventBatch, HeldGrant,
+    LinkOpened, LinkPulse, LinkedCommand, LinkedEvent, OpenLink, Seal, SessionBound,
+    SessionUnbound, StageSpans, UnbindSession,
 };
 use crate::plant::{self, Plant};
 
@@ -213,6 +215,24 @@ impl GatewayEnd {
         self.next_record
     }
 
+    /// Returns the partition's next record at the opening of the link.
+    #[must_use]
+    pub fn end_record(&self) -> u64 {
+        self.end_record
+    }
+
+    /// Returns the epoch up to which the link has told the records.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Returns the generation by which a session is held; `None` if it is not.
+    #[must_use]
+    pub fn generation_of(&self, session_id: SessionId) -> Option<u64> {
+        self.held.get(&session_id).map(|held| held.wanted.generation)
+    }
+
     /// Takes the bytes to be sent.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
@@ -254,14 +274,14 @@ impl GatewayEnd {
             is_asked: false,
         };
         self.held.insert(wanted.session_id, held);
-        if matches!(self.phase, Phase::Naming | Phase::Open) {
+        if self.is_linked() {
             self.ask_to_bind(wanted.session_id, view);
         }
     }
 
     /// Asks if a session could be bound with this resume point; false without a link.
     pub fn check(&mut self, session_id: SessionId, point: SessionPoint) -> bool {
-        if !matches!(self.phase, Phase::Naming | Phase::Open) {
+        if !self.is_linked() {
             return false;
         }
         let wanted = WantedBinding {
@@ -282,7 +302,7 @@ impl GatewayEnd {
         self.kept.forget(session_id);
         self.to_send = self.to_send.max(self.kept.range().0);
         let generation = held.wanted.generation;
-        if matches!(self.phase, Phase::Naming | Phase::Open) {
+        if self.is_linked() {
             self.put_unbind(session_id, generation, is_ended);
         } else if is_ended == Switch::Off && !plant::is(Plant::MoveForgotten) {
             self.moved.insert(session_id, generation);
@@ -298,6 +318,45 @@ impl GatewayEnd {
             is_ended,
         };
         put_frame(&unbind, &mut self.output);
+    }
+
+    /// Gives all sessions up, which may come back by another binding.
+    pub fn unbind_all(&mut self) {
+        let ids: Vec<_> = self.held.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.unbind(id, Switch::Off));
+    }
+
+    /// Returns the grants of the sessions that the gateway holds.
+    #[must_use]
+    pub fn grants(&self) -> Vec<HeldGrant> {
+        let grant = |held: &HeldSession| HeldGrant {
+            generation: held.wanted.generation,
+            seal: held.wanted.seal,
+            bound_session_id: held.wanted.session_id,
+        };
+        self.held.values().map(grant).collect()
+    }
+
+    /// Returns true from the end of the definitions on, until the connection is lost.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        matches!(self.phase, Phase::Naming | Phase::Open)
+    }
+
+    /// Sends a message that concerns no binding; false without a link.
+    pub fn put<M: Message>(&mut self, message: &M) -> bool {
+        if self.is_linked() {
+            put_frame(message, &mut self.output);
+        }
+        self.is_linked()
+    }
+
+    /// Sends a message with a group that concerns no binding; false without a link.
+    pub fn put_with_group<M: Message, E: Message>(&mut self, message: &M, entries: &[E]) -> bool {
+        if self.is_linked() {
+            put_with_group(message, entries, &mut self.output);
+        }
+        self.is_linked()
     }
 
     /// Takes a command of a bound session; [`GatewayEnd::flush`] sends it.

@@ -1,7 +1,7 @@
 //! The messages of a link, as `docs/protocols/link.md` lists them; a test compares the two.
 //!
-//! They enter `schema/weir.xml` with the first program that speaks them. Template ids are of the
-//! schema's range, from 130 on.
+//! `schema/weir.xml`, the contract with clients, does not have them. Their template ids, from 130
+//! on, are free there.
 
 use core::fmt;
 

@@ -14,6 +14,8 @@
 //! command leaves the queue only if its session was bound to the gateway that sent it; the log's
 //! choice of a session is the last one in log and queue.
 
+mod old_records;
+
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,6 +23,7 @@ use weir_types::{
     Epoch, EventNo, Nanos, PartitionId, Position, Reason, RequestNo, SessionId, Switch,
 };
 use weir_wire::frame::put_frame;
+use weir_wire::message::Message;
 use weir_wire::reference::{SessionChoice, SessionLost};
 use weir_wire::session::Logout;
 use weir_wire::{Command, Destination, Request};
@@ -37,9 +40,12 @@ use crate::message::{
     UnbindSession,
 };
 use crate::plant::{self, Plant};
+use old_records::OldAsk;
 
 /// The bytes of output beyond which no batch is made for a link.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
+/// The time within which skipped records are reported.
+const SKIPS_TOLD_WITHIN: Nanos = Nanos(100_000_000);
 /// The largest window of events that a gateway can ask for.
 pub const WINDOW_MAX: u32 = 4 << 20;
 
@@ -71,12 +77,53 @@ pub struct SessionPosition {
     pub refusal: Option<Reason>,
 }
 
+/// The place of an old record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum OldRecordRead {
+    /// In the buffer.
+    Found,
+    /// Not in the files yet.
+    NotYet,
+    /// Deleted.
+    Deleted,
+}
+
+/// The name of a request, by which a refusal is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestName {
+    /// The client's session.
+    pub session_id: SessionId,
+    /// The request's number.
+    pub request_no: RequestNo,
+    /// The request's template.
+    pub template_id: u16,
+}
+
+impl RequestName {
+    /// Returns the name of a request.
+    #[must_use]
+    pub fn of(request: &Request) -> RequestName {
+        RequestName {
+            session_id: request.session_id(),
+            request_no: request.request_no(),
+            template_id: request.template_id(),
+        }
+    }
+}
+
 /// The partition behind the end: its events, their index, and its grants' key.
 pub trait PartitionView {
     /// Returns the number of the next record.
     fn end_record(&self) -> u64;
     /// Returns the current epoch.
     fn epoch(&self) -> Epoch;
+    /// Returns the epoch in which a link begins at a record: the current one, or an earlier one of
+    /// which the record is.
+    fn epoch_at(&self, record: u64) -> Epoch {
+        let _ = record;
+        self.epoch()
+    }
     /// Returns the end of `epoch` if no surviving record of it is at or after `record`: its last
     /// valid position, and the next epoch.
     fn epoch_end(&self, epoch: Epoch, record: u64) -> Option<(Position, Epoch)>;
@@ -91,6 +138,14 @@ pub trait PartitionView {
     fn record_of(&self, id: SessionId, wanted: EventNo) -> u64;
     /// Returns the records of a session's events from `wanted` on that are before `before`.
     fn past_records(&self, id: SessionId, wanted: EventNo, before: u64) -> Vec<u64>;
+    /// Copies a record that a session lacks, from memory or the files.
+    fn old_record(&mut self, number: u64, into: &mut Vec<u8>) -> OldRecordRead {
+        if self.record(number, into) { OldRecordRead::Found } else { OldRecordRead::NotYet }
+    }
+    /// Appends the frames of the partition's definitions, for a gateway that has none.
+    fn put_definitions(&self, gateway: SessionId, out: &mut Vec<u8>) {
+        let _ = (gateway, out);
+    }
     /// Returns true if control has made the grant.
     fn is_granted(&self, grant: &Grant) -> bool;
     /// Returns true if the log records choices and losses of the session: it is a trader's.
@@ -112,6 +167,10 @@ struct GatewayLink {
     incarnation: u64,
     phase: Phase,
     cursor: u64,
+    /// The skipped records before the cursor of which the gateway was not told, and the time of the
+    /// last batch.
+    untold: u64,
+    told_at: Nanos,
     /// The epoch up to which the gateway was told.
     epoch: Epoch,
     window: u64,
@@ -128,6 +187,8 @@ struct GatewayLink {
     opened_at: Nanos,
     said_at: Nanos,
     heard: Option<(Nanos, Nanos)>,
+    /// Requests for old records, the oldest first.
+    asks: VecDeque<OldAsk>,
     output: Vec<u8>,
 }
 
@@ -245,11 +306,32 @@ impl PartitionEnd {
         self.under_way.remove(&key)
     }
 
+    /// Returns the number of the process that is connected as a gateway.
+    #[must_use]
+    pub fn connected_as(&self, gateway: SessionId) -> Option<u64> {
+        let link = self.links.get(&gateway).filter(|link| link.phase != Phase::Absent)?;
+        Some(link.incarnation)
+    }
+
+    /// Returns the next record of a gateway's link.
+    #[must_use]
+    pub fn next_record_of(&self, gateway: SessionId) -> Option<u64> {
+        self.links.get(&gateway).map(|link| link.cursor)
+    }
+
+    /// Sends a message of the control partition to a gateway that is connected.
+    pub fn put<M: Message>(&mut self, gateway: SessionId, message: &M) {
+        let link = self.links.get_mut(&gateway).filter(|link| link.phase != Phase::Absent);
+        if let Some(link) = link {
+            put_frame(message, &mut link.output);
+        }
+    }
+
     /// The log did not take a request. Its session's gateway is told, if a copy came under the
     /// present binding.
-    pub fn refused(&mut self, request: &Request, reason: Reason) {
-        let (id, request_no) = (request.session_id(), request.request_no());
-        let via = self.settle(id, request_no);
+    pub fn refused(&mut self, request: RequestName, reason: Reason) {
+        let id = request.session_id;
+        let via = self.settle(id, request.request_no);
         let Some(binding) = self.bindings.get(&id) else { return };
         let is_its = via == Some(binding.generation) || plant::is(Plant::RefusalPassedOn);
         if let Some(link) = self.links.get_mut(&binding.gateway).filter(|_| is_its) {
@@ -297,6 +379,9 @@ impl PartitionEnd {
             (ToPartition::BindSession(bind), _) => self.bind(gateway, bind, view),
             (ToPartition::UnbindSession(unbind), _) => self.unbind(gateway, unbind, now),
             (ToPartition::BindingsNamed(_), Phase::Naming) => self.named(gateway),
+            (ToPartition::AskRecords(ask, numbers), Phase::Naming | Phase::Open) => {
+                return link.take_ask(ask, numbers.clone());
+            }
             (ToPartition::CommandBatch(batch, _), Phase::Open)
                 if batch.partition_id != self.terms.partition_id =>
             {
@@ -322,12 +407,15 @@ impl PartitionEnd {
         }
         let epoch = if plant::is(Plant::EpochIgnored) { view.epoch() } else { open.epoch };
         let is_continued = open.next_record != 0 && view.continues(open.next_record, epoch);
-        let cursor = if is_continued { open.next_record } else { view.end_record() };
-        let told = if is_continued { epoch } else { view.epoch() };
+        let begin = if self.is_control() { 1 } else { view.end_record() };
+        let cursor = if is_continued { open.next_record } else { begin };
+        let told = if is_continued { epoch } else { view.epoch_at(cursor) };
         let mut link = GatewayLink {
             incarnation: open.incarnation,
             phase: Phase::Naming,
             cursor: cursor + u64::from(is_continued && plant::is(Plant::BeginsLate)),
+            untold: 0,
+            told_at: Nanos(0),
             epoch: told,
             window: u64::from(open.window_bytes.min(WINDOW_MAX)),
             sent: 0,
@@ -342,6 +430,7 @@ impl PartitionEnd {
             opened_at: Nanos(0),
             said_at: Nanos(0),
             heard: None,
+            asks: VecDeque::new(),
             output: Vec::new(),
         };
         let ms = |of: Nanos| u32::try_from(of.0 / 1_000_000).unwrap_or(u32::MAX);
@@ -358,10 +447,17 @@ impl PartitionEnd {
             is_continued: if is_continued { Switch::On } else { Switch::Off },
         };
         put_frame(&opened, &mut link.output);
-        // The driver's definitions would stand here.
+        if !is_continued {
+            view.put_definitions(gateway, &mut link.output);
+        }
         let partition_id = self.terms.partition_id;
         put_frame(&LinkReady { session_id: gateway, partition_id }, &mut link.output);
         self.links.insert(gateway, link);
+    }
+
+    /// The control partition carries each record, from the first one on.
+    fn is_control(&self) -> bool {
+        self.terms.partition_id.is_none()
     }
 
     /// The link is opened at this time.
@@ -558,20 +654,16 @@ impl PartitionEnd {
         copy: Copied,
         request: &Request,
     ) -> Result<(), LinkFault> {
-        let generation = copy.generation;
+        let (generation, is_control) = (copy.generation, self.is_control());
         let Some(link) = self.links.get_mut(&gateway) else { return Ok(()) };
         let id = request.session_id();
-        let is_bound = self.bindings.get(&id).is_some_and(|one| {
-            one.gateway == gateway
-                && one.incarnation == link.incarnation
-                && one.generation == generation
-                && one.absent_since.is_none()
-        });
+        let binding = self.bindings.get(&id);
+        let is_bound = binding.is_some_and(|one| link.carries(one) && one.generation == generation);
         let is_here = match request.destination() {
-            Destination::Control => self.terms.partition_id.is_none(),
+            Destination::Control => is_control,
             Destination::Partition(partition_id) => partition_id == self.terms.partition_id,
             // The engine knows its instruments.
-            Destination::Instrument(_) => !self.terms.partition_id.is_none(),
+            Destination::Instrument(_) => !is_control,
         };
         let refusal = match () {
             () if request.request_no().is_none() => Some(Reason::FieldOutOfRange),
@@ -580,7 +672,7 @@ impl PartitionEnd {
             () => None,
         };
         if let Some(reason) = refusal {
-            link.refuse(request, reason);
+            link.refuse(RequestName::of(request), reason);
             return Ok(());
         }
         let is_settled = link.settled.contains(&(id, request.request_no()));
@@ -648,6 +740,7 @@ impl PartitionEnd {
     /// number, skipped ones included.
     pub fn pump(&mut self, gateway: SessionId, view: &mut impl PartitionView, now: Nanos) -> u64 {
         let mut count = 0;
+        self.answer_asks(gateway, view);
         while let Some(sent) = self.pump_batch(gateway, view, now) {
             count += sent;
         }
@@ -660,6 +753,7 @@ impl PartitionEnd {
         view: &mut impl PartitionView,
         now: Nanos,
     ) -> Option<u64> {
+        let is_control = self.is_control();
         let link = self.links.get_mut(&gateway)?;
         let is_due = link.phase == Phase::Open
             || link.phase == Phase::Naming && plant::is(Plant::EventsBeforeNames);
@@ -668,6 +762,11 @@ impl PartitionEnd {
             return None;
         }
         if let Some((last_valid, next)) = view.epoch_end(link.epoch, link.cursor) {
+            // The end stands behind all records before it, skipped ones too.
+            if link.untold > 0 {
+                let skipped = Skipped { first: link.cursor - link.untold, after: link.untold };
+                link.put_batch(BatchEntries::default(), skipped, now);
+            }
             let ended = EpochEnded {
                 last_valid,
                 next_record: link.cursor,
@@ -680,23 +779,22 @@ impl PartitionEnd {
             link.epoch = next;
             return Some(0);
         }
-        let first_record = link.cursor;
-        let (mut batch, mut skipped) = (BatchEntries::default(), 0_u64);
+        let (first, mut batch) = (link.cursor, BatchEntries::default());
+        let mut skipped = link.untold;
         while link.cursor < view.end_record()
             && !batch.is_full(EVENTS_MAX)
-            && link.cursor - first_record < SKIPPED_MAX
+            && link.cursor - first + link.untold < SKIPPED_MAX
             && view.epoch_end(link.epoch, link.cursor).is_none()
             && view.record(link.cursor, &mut self.record)
         {
-            let passes = match addressed(&self.record) {
-                Some(to) => self.bindings.get(&to.session_id).is_some_and(|one| {
-                    one.gateway == gateway
-                        && one.incarnation == link.incarnation
-                        && one.absent_since.is_none()
-                        && link.cursor >= one.from_record
-                }),
-                None => is_definition(&self.record),
-            };
+            let passes = is_control
+                || match addressed(&self.record) {
+                    Some(to) => self
+                        .bindings
+                        .get(&to.session_id)
+                        .is_some_and(|one| link.carries(one) && link.cursor >= one.from_record),
+                    None => is_definition(&self.record),
+                };
             if passes {
                 let skipped_before = u32::try_from(std::mem::take(&mut skipped)).ok()?;
                 batch.push(&LinkedEvent { skipped_before }, &self.record);
@@ -705,35 +803,56 @@ impl PartitionEnd {
             }
             link.cursor += 1;
         }
-        let count = link.cursor - first_record;
-        if count == 0 {
-            return None;
+        let count = link.cursor - first;
+        let is_late = now.since(link.told_at) >= SKIPS_TOLD_WITHIN || skipped >= SKIPPED_MAX;
+        if batch.is_empty() && !(skipped > 0 && is_late) {
+            link.untold = skipped;
+            return (count > 0).then_some(count);
         }
-        let head = EventBatch {
-            first_record,
-            skipped_after: u32::try_from(skipped).ok()?,
-            session_id: gateway,
-            partition_id: self.terms.partition_id,
-        };
-        let len = link.output.len();
-        batch.put::<_, LinkedEvent>(&head, &mut link.output);
-        link.sent += (link.output.len() - len) as u64;
-        link.said_at = now;
+        link.put_batch(batch, Skipped { first: first - link.untold, after: skipped }, now);
         Some(count)
     }
 }
 
+/// The records of a batch: the first one, and the number of those skipped behind the last.
+#[derive(Clone, Copy)]
+struct Skipped {
+    first: u64,
+    after: u64,
+}
+
 impl GatewayLink {
-    fn refuse(&mut self, request: &Request, reason: Reason) {
+    /// Returns true if the link has the events of a binding.
+    fn carries(&self, binding: &Binding) -> bool {
+        binding.gateway == self.gateway
+            && binding.incarnation == self.incarnation
+            && binding.absent_since.is_none()
+    }
+
+    /// Sends the records up to the cursor.
+    fn put_batch(&mut self, mut batch: BatchEntries, skipped: Skipped, now: Nanos) {
+        let head = EventBatch {
+            first_record: skipped.first,
+            skipped_after: u32::try_from(skipped.after).expect("a batch skips few records"),
+            session_id: self.gateway,
+            partition_id: self.partition_id,
+        };
+        let len = self.output.len();
+        batch.put::<_, LinkedEvent>(&head, &mut self.output);
+        self.sent += (self.output.len() - len) as u64;
+        (self.untold, self.said_at, self.told_at) = (0, now, now);
+    }
+
+    fn refuse(&mut self, request: RequestName, reason: Reason) {
         if self.phase == Phase::Absent {
             return;
         }
         let refused = CommandRefused {
-            request_no: request.request_no(),
+            request_no: request.request_no,
             session_id: self.gateway,
-            bound_session_id: request.session_id(),
+            bound_session_id: request.session_id,
             partition_id: self.partition_id,
-            ref_template_id: request.template_id(),
+            ref_template_id: request.template_id,
             reason,
         };
         put_frame(&refused, &mut self.output);

@@ -14,7 +14,7 @@ use weir_link::kept::LinkCommand;
 use weir_link::message::{
     ClaimSession, CommandRefused, EpochEnded, Seal, SessionBound, SessionUnbound, StageSpans,
 };
-use weir_link::partition_end::SessionPosition;
+use weir_link::partition_end::{RequestName, SessionPosition};
 use weir_link::{
     GatewayEnd, GatewayTerms, GatewayView, LinkFault, PartitionEnd, PartitionTerms, PartitionView,
     ToGateway,
@@ -704,7 +704,7 @@ impl World {
                     if request.request_no().0
                         > self.node.sessions.get(&request.session_id()).map_or(0, |s| s.last) =>
                 {
-                    self.end.refused(request, Reason::LogFull);
+                    self.end.refused(RequestName::of(request), Reason::LogFull);
                 }
                 // Those that the partition has received before are kept for a later batch.
                 _ => self.node.ring.push_back(command),
