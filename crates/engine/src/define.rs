@@ -378,7 +378,7 @@ impl Engine {
             Role::Trader | Role::DropCopy => {
                 self.firms.find(d.firm_id.0).ok_or(Reason::UnknownFirm)?
             }
-            Role::Supervisor | Role::Operator | Role::Source => NIL,
+            Role::Supervisor | Role::Operator | Role::Source | Role::Gateway => NIL,
         };
         if let Some(slot) = self.sessions.find(d.defined_session_id.0) {
             let row = &mut self.sessions[slot];

@@ -359,6 +359,7 @@ fn the_control_partition_takes_definitions_from_operators_and_makes_the_first_on
         (session(SessionId(50), 7, Role::DropCopy), Reason::UnknownFirm),
         (session(SessionId(50), 0, Role::DropCopy), Reason::UnknownFirm),
         (session(DESK, 2, Role::DropCopy), Reason::InvalidDefinition),
+        (session(SessionId(50), 1, Role::Gateway), Reason::InvalidDefinition),
         (session(ALICE, 1, Role::DropCopy), Reason::InvalidDefinition),
         (
             Definition::DefineInstrument(instrument(TULIP, PartitionId(3))),

@@ -104,7 +104,7 @@ impl Gateway {
     ) -> Result<StreamKey, Reason> {
         let (asked, own) = (request.firm_id, own_firm);
         let firm_id = match role {
-            Role::Trader | Role::Source => return Err(Reason::NotEntitled),
+            Role::Trader | Role::Source | Role::Gateway => return Err(Reason::NotEntitled),
             Role::DropCopy if asked.is_none() || asked == own => own,
             Role::DropCopy => return Err(Reason::NotEntitled),
             Role::Supervisor | Role::Operator => asked,

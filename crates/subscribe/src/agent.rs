@@ -246,8 +246,8 @@ impl Protocol for Subscriptions {
         self.definitions.next_of_any_epoch(record).is_some()
     }
 
-    fn may_enter(&self, _role: Role) -> bool {
-        true
+    fn may_enter(&self, role: Role) -> bool {
+        role != Role::Gateway
     }
 
     fn serves(message: &ClientMessage<'_>) -> bool {

@@ -67,7 +67,7 @@ struct Requester {
 
 /// The topic of a session's request, or the reason to refuse it.
 fn topic_for(session: &LoggedOn, kind: SubscriptionKind, key: u32) -> Result<Topic, Reason> {
-    if session.role == Role::Source {
+    if !session.role.may_read() {
         return Err(Reason::NotEntitled);
     }
     let (kind, key) = match kind {
@@ -86,7 +86,7 @@ fn topic_for(session: &LoggedOn, kind: SubscriptionKind, key: u32) -> Result<Top
 
 /// True if a session may attach to a row's subscription.
 fn may_attach(session: &LoggedOn, kind: &RowKind) -> bool {
-    let RowKind::Queue { topic, .. } = kind else { return session.role != Role::Source };
+    let RowKind::Queue { topic, .. } = kind else { return session.role.may_read() };
     topic_for(session, kind_of(topic.kind), topic.key) == Ok(*topic)
 }
 
@@ -220,7 +220,7 @@ impl Subscriptions {
             checked.inspect_err(|reason| self.count_bounded(*reason))?;
         }
         let made = if create.kind == SubscriptionKind::State {
-            if session.role == Role::Source || create.topic_key != 0 {
+            if !session.role.may_read() || create.topic_key != 0 {
                 return Err(Reason::NotEntitled);
             }
             let terms = self.terms_of(create, None);
@@ -267,7 +267,7 @@ impl Subscriptions {
         let firm_id = if request.firm_id.is_none() { owner } else { request.firm_id };
         let requester =
             Requester { correlation_id: request.correlation_id, session_id: session.session_id };
-        if session.role == Role::Source || (firm_id != owner && !sees_all(session.role)) {
+        if !session.role.may_read() || (firm_id != owner && !sees_all(session.role)) {
             return self.promise(link, requester, Err(Reason::NotEntitled));
         }
         if request.action == SubscriptionAction::List {

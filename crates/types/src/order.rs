@@ -224,6 +224,8 @@ codes! {
         DropCopy = 4,
         /// Feeds the order state of an outside trading core; reads nothing and enters nothing.
         Source = 5,
+        /// Carries its clients' sessions over a link to each partition; enters nothing of its own.
+        Gateway = 6,
     }
 
     /// The status of a source for a reader of order state.
@@ -363,6 +365,12 @@ impl Role {
     #[must_use]
     pub const fn has_firm(self) -> bool {
         matches!(self, Role::Trader | Role::DropCopy)
+    }
+
+    /// Returns true when a session of this role may read order state, messages or market data.
+    #[must_use]
+    pub const fn may_read(self) -> bool {
+        !matches!(self, Role::Source | Role::Gateway)
     }
 
     /// Returns true when a session of this role may cancel orders.

@@ -397,7 +397,7 @@ impl NaiveEngine {
         out: &mut S,
     ) {
         let role = self.sessions[&m.session_id].role;
-        if [Role::Supervisor, Role::DropCopy, Role::Source].contains(&role) {
+        if [Role::Supervisor, Role::DropCopy, Role::Source, Role::Gateway].contains(&role) {
             return self.say_rejected(request, OrderId(0), Reason::NotEntitled, out);
         }
         let found = self.find(m.session_id, m.order_id, m.orig_cl_ord_id, m.instrument_id);

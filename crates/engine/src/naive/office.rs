@@ -476,7 +476,7 @@ impl NaiveEngine {
     ) -> Result<(), Reason> {
         let asker = self.sessions[&m.session_id].clone();
         let is_operator = asker.role == Role::Operator;
-        if [Role::Supervisor, Role::DropCopy, Role::Source].contains(&asker.role) {
+        if [Role::Supervisor, Role::DropCopy, Role::Source, Role::Gateway].contains(&asker.role) {
             return Err(Reason::NotEntitled);
         }
         if self.is_control() || m.partition_id != self.config.partition_id {

@@ -385,7 +385,7 @@ impl Protocol for Subscribers {
     }
 
     fn may_enter(&self, role: Role) -> bool {
-        role != Role::Source
+        role.may_read()
     }
 
     fn serves(message: &ClientMessage<'_>) -> bool {
