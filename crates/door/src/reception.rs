@@ -55,6 +55,19 @@ pub struct LogonRequest<P> {
 }
 
 impl<P> LogonRequest<P> {
+    /// Returns the request without its resume points, and those.
+    #[must_use]
+    pub fn split(self) -> (LogonRequest<()>, P) {
+        let request = LogonRequest {
+            session_id: self.session_id,
+            heartbeat_interval_ms: self.heartbeat_interval_ms,
+            cancel_on_disconnect: self.cancel_on_disconnect,
+            takeover: self.takeover,
+            points: (),
+        };
+        (request, self.points)
+    }
+
     /// Returns the request of a logon by API key.
     #[must_use]
     pub fn of_logon(logon: &Logon, points: P) -> LogonRequest<P> {

@@ -172,6 +172,8 @@ pub struct Connection {
     pub(super) pages_paused: bool,
     /// True when its next message's destination was full, or its share ended before its messages.
     pub(super) must_wait: bool,
+    /// True while a logon of it waits for others' answers: nothing more is taken from it.
+    pub(super) logs_on: bool,
     /// True while nothing more is taken from it until its output has room again.
     pub(super) waits_for_room: bool,
     /// The last span in which it sent something; see [`super::fairness`].
@@ -217,6 +219,7 @@ impl Connection {
             catches_up_later: false,
             pages_paused: false,
             must_wait: false,
+            logs_on: false,
             waits_for_room: false,
             heard_in: 0,
             in_read_list: false,
@@ -370,7 +373,7 @@ impl Connection {
     /// Returns true if nothing that it has sent waits to be taken: only then can it be silent.
     #[must_use]
     pub fn is_heard(&self) -> bool {
-        !self.in_read_list && !self.must_wait && !self.waits_for_room
+        !self.in_read_list && !self.must_wait && !self.waits_for_room && !self.logs_on
     }
 
     /// Returns true when it can be written at once.

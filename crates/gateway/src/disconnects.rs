@@ -92,7 +92,9 @@ impl Gateway {
             _ => Switch::Off,
         };
         let ports = session.choices.iter_mut().zip(&mut self.ports);
-        for (held, port) in ports.filter(|(_, port)| port.ring.partition_id.0 != 0) {
+        // Of a session at a linked port its binding has the choice.
+        let is_here = |port: &Port| port.ring.partition_id.0 != 0 && port.link.is_none();
+        for (held, port) in ports.filter(|(_, port)| is_here(port)) {
             if *held != choice {
                 *held = choice;
                 if choice == Switch::Off && plant::is(Plant::ChoiceNotRevoked) {
@@ -119,6 +121,7 @@ impl Gateway {
                 port.notify(SessionNotice::Loss(lost));
             }
         }
+        self.unbind(id, Switch::On);
     }
 
     /// Submits choices and losses to the partitions while there is room; the rest waits.

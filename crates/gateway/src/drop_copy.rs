@@ -102,6 +102,10 @@ impl Gateway {
         own_firm: FirmId,
         request: &DropCopyRequest,
     ) -> Result<StreamKey, Reason> {
+        if self.is_linked {
+            // Its links have the events of its own sessions alone.
+            return Err(Reason::NotServedHere);
+        }
         let (asked, own) = (request.firm_id, own_firm);
         let firm_id = match role {
             Role::Trader | Role::Source | Role::Gateway => return Err(Reason::NotEntitled),

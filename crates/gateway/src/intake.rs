@@ -85,7 +85,7 @@ impl Gateway {
         now: Nanos,
         messages: &mut usize,
     ) -> ReadOutcome {
-        if connection.closing_by.is_some() {
+        if connection.closing_by.is_some() || connection.logs_on {
             return ReadOutcome::Open;
         }
         if !connection.has_room(self.config.output_len_max) {
@@ -97,7 +97,8 @@ impl Gateway {
         if !connection.input.is_empty() {
             *messages += self.take_messages(connection, share.messages, now);
         }
-        if connection.must_wait || !connection.readable || connection.closing_by.is_some() {
+        let is_busy = connection.must_wait || connection.logs_on;
+        if is_busy || !connection.readable || connection.closing_by.is_some() {
             return ReadOutcome::Open;
         }
         if connection.fill(now, &mut self.buffers, share.bytes) == ReadOutcome::Gone {
@@ -120,7 +121,7 @@ impl Gateway {
         let mut input = std::mem::take(&mut connection.input);
         let mut messages = 0;
         let waited = std::mem::take(&mut connection.must_wait);
-        while connection.closing_by.is_none() {
+        while connection.closing_by.is_none() && !connection.logs_on {
             if messages == count_max {
                 connection.must_wait = !input.is_empty();
                 break;
@@ -201,6 +202,7 @@ impl Gateway {
     ) -> IntakeOutcome {
         let session_id = request.session_id();
         let port = self.route(request.destination());
+        let by_link = port.ok().and_then(|port| self.refused_by_link(port, request));
         let Some(session) = self.sessions.logged_on(session_id, from.id) else {
             return self.refuse(from, request, Reason::NotLoggedOn);
         };
@@ -214,6 +216,9 @@ impl Gateway {
             }
             Ok((_, Admission::Later)) => return IntakeOutcome::NoRoom,
             _ => {}
+        }
+        if let Some(reason) = by_link {
+            return self.refuse(from, request, reason);
         }
         // One that was received is answered again, whatever its session may send, and not executed.
         let was_received = port.is_ok_and(|port| session.was_received(port, request.request_no()));
@@ -235,9 +240,7 @@ impl Gateway {
         }
         let (port, admission) = match routed {
             Ok(routed) => routed,
-            Err(reason) => {
-                return self.refuse(from, request, reason);
-            }
+            Err(reason) => return self.refuse(from, request, reason),
         };
         if admission == Admission::Refused {
             self.counters.in_flight_refused += 1;

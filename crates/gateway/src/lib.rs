@@ -28,6 +28,10 @@ mod identifiers;
 mod import_tests;
 mod intake;
 mod lines;
+pub mod linked;
+mod linked_logon;
+#[cfg(test)]
+mod linked_tests;
 mod logon;
 pub mod newcomers;
 mod old_records;
@@ -63,6 +67,7 @@ use weir_wire::{Definition, Event};
 
 pub use assignment::{Assignment, InstrumentPattern};
 pub use counters::GatewayCounters;
+pub use old_records::{OldRecordsAsk, OldRecordsEnd};
 pub use protocol::Protocol;
 
 use crate::reason_counts::ReasonCounts;
@@ -72,6 +77,8 @@ use copies::Copies;
 use disconnects::{AbsentSessions, SessionNotice};
 use fairness::{ARRIVALS_MAX, Fairness};
 use lines::Lines;
+use linked::LinkPort;
+use linked_logon::PendingLogons;
 use newcomers::{Arrival, NewcomersPort};
 use old_records::OldReader;
 use plant::Plant;
@@ -114,6 +121,8 @@ pub struct GatewayConfig {
     /// The time after a start within which a session with cancel-on-disconnect must return to keep
     /// its orders.
     pub return_within: Nanos,
+    /// True if traders log on elsewhere: at gateway processes.
+    pub traders_elsewhere: bool,
 }
 
 impl Default for GatewayConfig {
@@ -125,6 +134,7 @@ impl Default for GatewayConfig {
             lobby: LobbyLimits::default(),
             copies_retained_max: 1 << 20,
             return_within: Nanos(10_000_000_000),
+            traders_elsewhere: false,
         }
     }
 }
@@ -166,6 +176,8 @@ struct Port {
     asks_history: bool,
     /// True when the events before those that are read come from a checkpoint.
     begins_with_checkpoint: bool,
+    /// The link to its partition, if that is in another process.
+    link: Option<LinkPort>,
 }
 
 /// A gateway's parts for one partition.
@@ -174,6 +186,16 @@ pub struct PortParts {
     pub ring: PartitionPort,
     /// Its events, from the oldest retained one.
     pub events: EventReader,
+    /// The link to the partition, if that is in another process: then all are.
+    pub link: Option<LinkPort>,
+}
+
+impl PortParts {
+    /// Returns the parts for a partition of this process.
+    #[must_use]
+    pub fn here(ring: PartitionPort, events: EventReader) -> PortParts {
+        PortParts { ring, events, link: None }
+    }
 }
 
 /// The parts of a gateway.
@@ -233,6 +255,14 @@ pub struct Gateway {
     sessions: Sessions,
     behind: BehindList,
     lost_sessions: Vec<SessionId>,
+    /// True in a process without partitions: its ports have links.
+    is_linked: bool,
+    /// Logons that wait for answers of links.
+    pending: PendingLogons,
+    /// Set once the definitions before the first opening of control's link have come.
+    is_complete: Option<Arc<AtomicBool>>,
+    /// The time at which they had come.
+    complete_since: Option<Nanos>,
     absent: AbsentSessions,
     reception: Reception,
     reserved: ReservedNames,
@@ -269,7 +299,7 @@ impl Gateway {
         let ports: Vec<_> = parts
             .ports
             .into_iter()
-            .map(|PortParts { ring, events }| Port {
+            .map(|PortParts { ring, events, link }| Port {
                 ring,
                 trail: PassedEnds::starting_at(events.next_record()),
                 lineage: Lineage::new(events.epoch()),
@@ -281,8 +311,10 @@ impl Gateway {
                 standstill: Standstill::default(),
                 asks_history: false,
                 begins_with_checkpoint: false,
+                link,
             })
             .collect();
+        let is_linked = ports.iter().any(|port: &Port| port.link.is_some());
         let first_records = ports.iter().map(|port| port.events.next_record()).collect();
         let reception = Reception::new(parts.node_id, parts.rng);
         let order = reception.map_order();
@@ -301,6 +333,10 @@ impl Gateway {
             sessions: Sessions::new(ports.len(), order),
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
+            is_linked,
+            pending: PendingLogons::default(),
+            is_complete: None,
+            complete_since: None,
             absent: AbsentSessions::new(parts.config.return_within),
             copies: Copies::new(first_records, parts.config.copies_retained_max, order),
             reception,
@@ -360,6 +396,12 @@ impl Gateway {
     /// Aligns a session's stream with a recovered engine.
     pub fn agree(&mut self, port: usize, id: SessionId, next: EventNo, last: RequestNo) {
         self.sessions.agree(id, port, next, last);
+    }
+
+    /// Sets a flag once the sessions of the control log are known, those that its link had at its
+    /// first opening, and the other links are open or have had some seconds.
+    pub fn tell_when_complete(&mut self, is_complete: Arc<AtomicBool>) {
+        self.is_complete = Some(is_complete);
     }
 
     /// Wakes the gateway's thread when this descriptor is readable: a disk's completions.
@@ -425,7 +467,7 @@ impl Gateway {
 
     /// Adds a connection to its read list, unless it is closing or must first read its answers.
     fn want_read(&mut self, connection: &mut Connection) {
-        if connection.closing_by.is_some() || connection.waits_for_room {
+        if connection.closing_by.is_some() || connection.waits_for_room || connection.logs_on {
             return;
         }
         match connection.sessions.is_empty() {
@@ -519,7 +561,7 @@ impl Gateway {
     }
 
     /// Processes an event that is addressed to no session.
-    fn on_unaddressed(&mut self, port: usize, event: &EventRecord<'_>) {
+    fn on_unaddressed(&mut self, port: usize, event: &EventRecord<'_>, now: Nanos) {
         let Some(Event::Defined(_, definition)) = event.event() else { return };
         if let Definition::DefineSession(d) = &definition {
             // Each partition defines a session before it sends the session any event.
@@ -540,7 +582,7 @@ impl Gateway {
                 newcomers.tell(*d);
             }
             let redefined = self.reception.directory.define(&definition);
-            redefined.iter().for_each(|redefined| self.redefine(redefined));
+            redefined.iter().for_each(|redefined| self.redefine(redefined, now));
         }
     }
 
@@ -591,8 +633,9 @@ impl Poller for Gateway {
                 Token(slot) => {
                     if let Some(connection) = self.connections.in_slot(slot) {
                         connection.on_ready(event);
-                        let is_heard =
-                            connection.closing_by.is_none() && !connection.waits_for_room;
+                        let is_heard = connection.closing_by.is_none()
+                            && !connection.waits_for_room
+                            && !connection.logs_on;
                         match connection.sessions.is_empty() {
                             _ if !is_heard => {}
                             true => self.strangers.add(connection),
@@ -628,6 +671,7 @@ impl Agent for Gateway {
             done += self.read_sessions(now);
         }
         let has_orders = done > 0;
+        done += self.serve_links(now);
         self.submit_notices();
         self.wake_partitions();
         done += self.take_history(now);
@@ -658,6 +702,9 @@ impl Agent for Gateway {
         let has_notices = self.ports.iter().any(|port| !port.notices.is_empty());
         if waits || is_behind || has_notices {
             return Some(Nanos(now.0 + 500_000));
+        }
+        if !self.pending.is_empty() {
+            return Some(Nanos(now.0 + 10_000_000));
         }
         let own = self.status_at.min(self.timers.look_again_at());
         // A gateway that stops takes no more time from those that have not returned.

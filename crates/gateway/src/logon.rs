@@ -3,10 +3,10 @@
 use weir_door::ConnectionId;
 use weir_door::directory::{KnownSession, SessionChange};
 use weir_door::keys::Lock;
-use weir_door::reception::LogonRequest;
+use weir_door::reception::{LogonRequest, refusal};
 use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::Ending;
-use weir_types::{Nanos, Reason, SessionId};
+use weir_types::{Nanos, Reason, Role, SessionId, Switch};
 use weir_wire::session::{Logon, LogonAck, LogonReject, PartitionState, SignedLogon};
 
 use super::Gateway;
@@ -103,6 +103,19 @@ impl Gateway {
                 self.sessions.detach(session_id);
             }
         }
+        let known = known.and_then(|known| match known.role {
+            Role::Trader if self.config.traders_elsewhere => {
+                Err(refusal(session_id, Reason::NotServedHere))
+            }
+            _ => Ok(known),
+        });
+        if self.is_linked {
+            match known {
+                Ok(known) => self.begin_logon(connection, known, asked, now),
+                Err(reject) => self.refuse_logon(connection, &reject, now),
+            }
+            return;
+        }
         self.forget_removed(session_id);
         let ports = &self.ports;
         let lineage_of = |id| {
@@ -114,17 +127,28 @@ impl Gateway {
         let opened = known.and_then(|known| open(sessions, &known, asked, via, &lineage_of));
         match opened {
             Ok(taken_from) => {
-                if let Some(id) = taken_from {
-                    self.end_taken_over(session_id, id, now);
-                }
-                connection.sessions.push(session_id);
                 self.submit_choice(session_id);
-                self.acknowledge_logon(connection, session_id, now);
-                self.lines.logged_on(connection, session_id, now);
-                self.set_timer(connection, now);
+                self.end_logon(connection, session_id, taken_from, now);
             }
             Err(reject) => self.refuse_logon(connection, &reject, now),
         }
+    }
+
+    /// Ends the logon of a session that is attached to the connection.
+    pub(super) fn end_logon(
+        &mut self,
+        connection: &mut Connection,
+        id: SessionId,
+        taken_from: Option<ConnectionId>,
+        now: Nanos,
+    ) {
+        if let Some(from) = taken_from {
+            self.end_taken_over(id, from, now);
+        }
+        connection.sessions.push(id);
+        self.acknowledge_logon(connection, id, now);
+        self.lines.logged_on(connection, id, now);
+        self.set_timer(connection, now);
         self.flush_list.add(connection);
     }
 
@@ -157,7 +181,12 @@ impl Gateway {
         }
     }
 
-    fn refuse_logon(&mut self, connection: &mut Connection, reject: &LogonReject, now: Nanos) {
+    pub(super) fn refuse_logon(
+        &mut self,
+        connection: &mut Connection,
+        reject: &LogonReject,
+        now: Nanos,
+    ) {
         let (counters, lines) = (&mut self.counters, &mut self.lines);
         let closes = put_refused_logon(connection, reject, counters, lines, now);
         self.flush_list.add(connection);
@@ -190,6 +219,7 @@ impl Gateway {
     pub(super) fn partition_states(&self, session: &Session) -> Vec<PartitionState> {
         let with_ports = session.streams.iter().zip(&self.ports).enumerate();
         with_ports
+            .filter(|(_, (stream, _))| !stream.is_away)
             .map(|(index, (stream, port))| PartitionState {
                 last_request_no: session.last_request_no(index),
                 next_event_no: stream.next_event_no(),
@@ -244,6 +274,9 @@ impl Gateway {
             Some(Ending::Broken) => self.counters.tls_broken += 1,
             Some(Ending::Closed) | None => {}
         }
+        if connection.logs_on {
+            self.forget_pending(connection.id);
+        }
         self.timers.cancel(connection.id.slot());
         self.lobby.gone(connection.id);
         if connection.closing_by.is_some() {
@@ -263,7 +296,8 @@ impl Gateway {
 
     /// Applies a new definition to a logged-on session. A session whose key was replaced is ended
     /// soon, as the holder of the old key may be a thief, and so is one that has lost its rights.
-    pub(super) fn redefine(&mut self, redefined: &SessionChange) {
+    pub(super) fn redefine(&mut self, redefined: &SessionChange, now: Nanos) {
+        self.redefine_pending(redefined.session_id, redefined.known, now);
         let Some(session) = self.sessions.get_mut(redefined.session_id) else { return };
         let ending = redefined.reason_to_end(session.firm_id, session.role);
         session.valid_until = redefined.known.valid_until;
@@ -297,6 +331,12 @@ impl Gateway {
     pub(super) fn end_session(&mut self, id: SessionId) {
         self.detach(id);
         self.submit_loss(id);
+    }
+
+    /// Detaches a session that may go on elsewhere: its orders stay.
+    pub(super) fn leave_session(&mut self, id: SessionId) {
+        self.detach(id);
+        self.unbind(id, Switch::Off);
     }
 
     /// Sends every connection the reason `Stopping`.

@@ -63,6 +63,8 @@ const OUTPUT_LEN_MAX: usize = 16 * 1024;
 const ARRIVALS_MAX: usize = 256;
 /// Definitions on their way from the gateway.
 const DEFINITIONS_MAX: usize = 1024;
+/// The time in nanoseconds between looks if connections may be accepted.
+const OPENING_LOOK: u64 = 5_000_000;
 
 /// The number of connections, here and at the gateway.
 #[derive(Clone, Debug, Default)]
@@ -184,6 +186,8 @@ pub struct Newcomers {
     status: Arc<Mutex<GatewayStatus>>,
     status_at: Nanos,
     stop_by: Option<Nanos>,
+    /// Set once connections may be accepted; `None` when it was.
+    may_accept: Option<Arc<AtomicBool>>,
 }
 
 /// The outcome of a message.
@@ -224,6 +228,7 @@ impl Newcomers {
             status: parts.status,
             status_at: Nanos(0),
             stop_by: None,
+            may_accept: None,
         })
     }
 
@@ -238,9 +243,26 @@ impl Newcomers {
         count
     }
 
+    /// Lets connections wait in the system's backlog until a flag is set: until sessions are known.
+    #[must_use]
+    pub fn waiting_for(self, may_accept: Arc<AtomicBool>) -> Newcomers {
+        Newcomers { may_accept: Some(may_accept), ..self }
+    }
+
+    /// Returns true once connections are accepted.
+    fn is_open(&mut self) -> bool {
+        // SYNC: pairs with the store in `Gateway::tell_complete`.
+        let is_open = self.may_accept.as_ref().is_none_or(|may| may.load(Ordering::Acquire));
+        if is_open {
+            self.may_accept = None;
+        }
+        is_open
+    }
+
     fn accept(&mut self, now: Nanos) -> usize {
         let mut accepted = 0;
         while accepted < ACCEPTS_MAX
+            && self.is_open()
             && let Some((transport, peer)) = self.entrance.accept()
         {
             accepted += 1;
@@ -725,7 +747,9 @@ impl Agent for Newcomers {
         if !self.read_list.is_empty() || !self.proved.is_empty() {
             return Some(Nanos(now.0 + 500_000));
         }
-        Some(self.status_at.min(self.timers.look_again_at()))
+        let look_again = self.status_at.min(self.timers.look_again_at());
+        let opens = self.may_accept.as_ref().map(|_| Nanos(now.0 + OPENING_LOOK));
+        Some(opens.map_or(look_again, |at| at.min(look_again)))
     }
 
     fn stop(&mut self, now: Nanos) -> bool {

@@ -6,7 +6,12 @@
 //!
 //! INVARIANT: a reader has at most one request under way, and takes the page of that one alone.
 
-use weir_partition::history::{HistoryPage, HistoryRequest, Lacking, PAGE_RECORDS_MAX, link};
+use std::collections::BTreeMap;
+
+use weir_partition::history::{
+    HistoryEnd, HistoryPage, HistoryRequest, Lacking, PAGE_RECORDS_MAX, history_ends, link,
+};
+use weir_partition::past_records::PastRecords;
 use weir_runtime::{Agent, Wake};
 use weir_types::{FirmId, Nanos, Reason, SessionId};
 use weir_wire::report::StageTimes;
@@ -29,6 +34,48 @@ pub(super) enum OldReader {
     Copies(StreamKey),
 }
 
+/// A request for old records, to a history of other processes.
+#[derive(Clone, Debug)]
+pub struct OldRecordsAsk {
+    /// The index of the port.
+    pub port: usize,
+    /// The number of the request.
+    pub number: u64,
+    /// The records.
+    pub lacking: Lacking,
+}
+
+/// The end of the links' agent towards the gateway's readers of old records.
+pub struct OldRecordsEnd {
+    end: HistoryEnd<OldReader>,
+    /// The requests without an answer, by number.
+    open: BTreeMap<u64, (usize, OldReader)>,
+}
+
+impl OldRecordsEnd {
+    /// Returns the next request, if there is room for its answer.
+    pub fn next_ask(&mut self) -> Option<OldRecordsAsk> {
+        let HistoryRequest { reader, port, number, lacking, .. } = self.end.next_request()?;
+        self.open.insert(number, (port, reader));
+        Some(OldRecordsAsk { port, number, lacking })
+    }
+
+    /// Answers a request, with the number of epochs that had ended when its records were read. An
+    /// answer that finds no room is lost, and asked for again by the next logon.
+    pub fn answer(&mut self, number: u64, records: PastRecords, epoch_changes: u64) {
+        let Some((port, reader)) = self.open.remove(&number) else { return };
+        let page = HistoryPage { reader, port, number, records, epoch_changes };
+        if self.end.answer(page).is_err() {
+            tracing::warn!(number, "the ring of old records is full");
+        }
+    }
+
+    /// Forgets the requests of a port whose events begin anew.
+    pub fn forget(&mut self, port: usize) {
+        self.open.retain(|_, (of, _)| *of != port);
+    }
+}
+
 /// A record of a partition's event log.
 #[derive(Clone, Copy)]
 pub(super) struct OldRecord<'a> {
@@ -46,6 +93,13 @@ impl Gateway {
         self.ports.iter_mut().for_each(|port| port.events.leave_files());
         self.history = Some(port);
         agent
+    }
+
+    /// Leaves old records to the agent of the links, and returns its end of the rings.
+    pub fn leave_files_to_links(&mut self, links: Wake, gateway: Wake) -> OldRecordsEnd {
+        let (port, end) = history_ends(links, gateway);
+        self.history = Some(port);
+        OldRecordsEnd { end, open: BTreeMap::new() }
     }
 
     /// Sends a request and returns its number; `None` when there is no room for it now, or nobody

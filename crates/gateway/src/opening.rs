@@ -1,5 +1,6 @@
-//! Opens a proved session: checks its resume points against its streams, then attaches its
-//! connection, in the place of another one if the logon takes the session over.
+//! Opens a proved session: judges who has it and its resume points, then attaches its connection,
+//! in the place of another one if the logon takes the session over. A gateway process asks others
+//! between the two ([`crate::linked_logon`]).
 //!
 //! | the session is on  | the logon ([`weir_door::takeover`]) | answer                         |
 //! | ------------------ | ----------------------------------- | ------------------------------ |
@@ -19,15 +20,15 @@ use weir_door::directory::KnownSession;
 use weir_door::reception::{LogonRequest, MessageOrigin, heartbeat_granted, refusal};
 use weir_door::takeover::{is_asked_for, logon_time};
 use weir_partition::lineage::Lineage;
-use weir_types::{EventNo, Nanos, PartitionId, Reason, Switch};
+use weir_types::{EventNo, Nanos, PartitionId, Reason, SessionId, Switch};
 use weir_wire::session::{LogonReject, ResumePoint};
 
 use crate::plant::{self, Plant};
 use crate::sessions::{Session, Sessions};
 
-/// Opens a session whose identity is proved. `lineage_of` returns a partition's index among the
-/// session's streams, and its epochs. Returns the connection from which the session is taken over,
-/// if it is.
+/// Opens a session whose identity is proved, where all partitions are here: judges the logon, and
+/// attaches the connection at once. `lineage_of` returns a partition's index among the session's
+/// streams, and its epochs. Returns the connection from which the session is taken over, if it is.
 ///
 /// # Errors
 /// [`Reason::AlreadyLoggedOn`], or the fault of a resume point; nothing has changed then.
@@ -38,33 +39,66 @@ pub fn open<'a, P: Iterator<Item = Option<ResumePoint>>>(
     via: MessageOrigin,
     lineage_of: &dyn Fn(PartitionId) -> Option<(usize, &'a Lineage)>,
 ) -> Result<Option<ConnectionId>, LogonReject> {
-    let refused = |reason| refusal(asked.session_id, reason);
+    let (asked, points) = asked.split();
+    judge_owner(sessions, &asked, via)?;
     let session = sessions.entry(asked.session_id);
-    if session.connection.is_some() && !takes_over(session, asked.takeover, via) {
-        return Err(refused(Reason::AlreadyLoggedOn));
-    }
     // All points are checked before any is applied: a refused logon changes nothing.
     let mut starts = vec![EventNo::NONE; session.streams.len()];
-    for point in asked.points {
-        let Some(point) = point else { return Err(refused(Reason::FieldOutOfRange)) };
+    for point in points {
+        let point = point.ok_or_else(|| refusal(asked.session_id, Reason::FieldOutOfRange))?;
         let Some((port, lineage)) = lineage_of(point.partition_id) else {
-            return Err(refused(Reason::WrongPartition));
+            return Err(refusal(asked.session_id, Reason::WrongPartition));
         };
-        let stream = &session.streams[port];
-        stream.check_resume(point.next_event_no, point.epoch, lineage).map_err(|cannot| {
-            LogonReject {
-                oldest_event_no: cannot.oldest,
-                next_event_no: cannot.next,
-                epoch: lineage.current(),
-                partition_id: point.partition_id,
-                ..refused(cannot.reason)
-            }
-        })?;
+        judge_point(session, (port, lineage), point)
+            .map_err(|reject| LogonReject { session_id: asked.session_id, ..reject })?;
         starts[port] = point.next_event_no;
     }
     for (stream, start) in session.streams.iter_mut().zip(starts) {
         stream.resume(start);
     }
+    Ok(attach(sessions, known, &asked, via))
+}
+
+/// Judges if a logon may have its session: by the table above.
+///
+/// # Errors
+/// [`Reason::AlreadyLoggedOn`].
+pub fn judge_owner(
+    sessions: &mut Sessions,
+    asked: &LogonRequest<()>,
+    via: MessageOrigin,
+) -> Result<(), LogonReject> {
+    let session = sessions.entry(asked.session_id);
+    if session.connection.is_some() && !takes_over(session, asked.takeover, via) {
+        return Err(refusal(asked.session_id, Reason::AlreadyLoggedOn));
+    }
+    Ok(())
+}
+
+fn judge_point(
+    session: &Session,
+    (port, lineage): (usize, &Lineage),
+    point: ResumePoint,
+) -> Result<(), LogonReject> {
+    let stream = &session.streams[port];
+    stream.check_resume(point.next_event_no, point.epoch, lineage).map_err(|cannot| LogonReject {
+        oldest_event_no: cannot.oldest,
+        next_event_no: cannot.next,
+        epoch: lineage.current(),
+        partition_id: point.partition_id,
+        ..refusal(SessionId::NONE, cannot.reason)
+    })
+}
+
+/// Attaches the connection of a logon that was judged, and sets the session's terms. Returns the
+/// connection from which the session is taken over, if it is.
+pub fn attach(
+    sessions: &mut Sessions,
+    known: &KnownSession,
+    asked: &LogonRequest<()>,
+    via: MessageOrigin,
+) -> Option<ConnectionId> {
+    let session = sessions.entry(asked.session_id);
     let heartbeat_ms = heartbeat_granted(asked.heartbeat_interval_ms);
     session.heartbeat_interval = Nanos(u64::from(heartbeat_ms) * 1_000_000);
     session.cancel_on_disconnect = asked.cancel_on_disconnect;
@@ -83,7 +117,7 @@ pub fn open<'a, P: Iterator<Item = Option<ResumePoint>>>(
         session.last_takeover.note(via.now);
     }
     sessions.attach(asked.session_id, via.connection);
-    Ok(taken_from)
+    taken_from
 }
 
 /// Returns true if a logon takes a session over that is on a connection.

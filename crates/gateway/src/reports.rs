@@ -8,6 +8,7 @@ use weir_partition::checkpoint::Checkpoint;
 use weir_partition::event_index::{EventIndex, beginning};
 use weir_partition::event_reader::{PastRead, ReadEvent};
 use weir_partition::handoff::{Feedback, StageStamps};
+use weir_partition::placeholder::is_placeholder;
 use weir_probe::Point;
 use weir_types::{Nanos, Reason};
 use weir_wire::report::StageTimes;
@@ -83,6 +84,11 @@ impl Gateway {
                 }
                 let mut record = std::mem::take(&mut self.record);
                 let read = self.ports[port].events.next(&mut record);
+                if self.is_linked && self.take_link_answers(port, now).begins_anew {
+                    // The record was of the events before.
+                    self.record = record;
+                    continue;
+                }
                 match &read {
                     ReadEvent::Record(record_no) => {
                         self.on_event(port, *record_no, &record, now);
@@ -114,7 +120,7 @@ impl Gateway {
         // Also a record that is not copied: a reader's place counts all records.
         trail.note(record_no, lineage);
         let Some(address) = event.address() else {
-            self.on_unaddressed(port, &event);
+            self.on_unaddressed(port, &event, now);
             return;
         };
         self.reserved.settle(port, address.session_id, address.request_no);
@@ -133,10 +139,14 @@ impl Gateway {
             self.counters.throttled += u64::from(address.reason == Reason::Throttled.code());
         }
         let stream = &mut session.streams[port];
+        if stream.has_listed(record_no) {
+            return;
+        }
         stream.note(address.noted(record_no), &self.ports[port].lineage);
         let topic =
             session.topic.expect("a partition defines a session before it numbers its events");
-        let connection = session.connection.and_then(|id| self.connections.get_mut(id));
+        let connection = session.connection.filter(|_| !stream.is_away);
+        let connection = connection.and_then(|id| self.connections.get_mut(id));
         if let Some(connection) = connection {
             if stream.is_next_to_send(address.event_no) && connection.has_room(limit) {
                 stream.sent_one();
@@ -163,7 +173,7 @@ impl Gateway {
                 self.behind.add(Behind { session_id: address.session_id, port }, stream);
             }
         }
-        if self.copies.note(topic, port, record_no) {
+        if !self.is_linked && self.copies.note(topic, port, record_no) {
             self.copy_event(
                 topic,
                 port,
@@ -252,6 +262,9 @@ impl Gateway {
         let (mut sent, mut work, mut last) = (0, 0, 0);
         let mut lacks_records = false;
         let stream = &mut session.streams[behind.port];
+        if stream.is_away {
+            return 0;
+        }
         while let Some(record_no) = stream.next_record() {
             if !connection.has_room(self.config.output_len_max) {
                 // Listed again only when its connection has room.
@@ -272,7 +285,9 @@ impl Gateway {
             let events = &mut self.ports[behind.port].events;
             work += if record_no - last <= NEAR { 1 } else { SEEK_WORK };
             last = record_no;
-            if events.read_in_memory(record_no, &mut self.old_record) != PastRead::Found {
+            let is_found =
+                events.read_in_memory(record_no, &mut self.old_record) == PastRead::Found;
+            if !is_found || is_placeholder(&self.old_record) {
                 lacks_records = true;
                 break;
             }

@@ -32,6 +32,7 @@ use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSe
 use weir_wire::session::NodeId;
 use weir_wire::{Command, Definition, Event};
 
+use crate::linked::{LinkAgentPort, LinkPort, gateway_to_link};
 use crate::newcomers::{Newcomers, NewcomersParts, link};
 use crate::protocol::TEXT_ACCOUNT;
 use crate::{Assignment, Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts, Protocol};
@@ -213,6 +214,17 @@ fn defined(now: Nanos, source: SourcePort) -> (TailWriter, TailHandle, Partition
 
 impl Node {
     pub(crate) fn new() -> Node {
+        Node::with_links([None, None])
+    }
+
+    /// Returns a node whose partitions are behind links, and the ends of those. Its requests and
+    /// events pass as if they were not.
+    pub(crate) fn linked() -> (Node, [LinkAgentPort; 2]) {
+        let [control, partition] = [(), ()].map(|()| gateway_to_link(Wake::new()));
+        (Node::with_links([Some(control.0), Some(partition.0)]), [control.1, partition.1])
+    }
+
+    fn with_links([control_link, link_of_partition]: [Option<LinkPort>; 2]) -> Node {
         let (net, now, wake) = (SimNet::new(1), Nanos(1_000_000_000), Wake::new());
         let (control_ring, control_source) = gateway_to_partition(CONTROL, Wake::new());
         let (ring, source) = gateway_to_partition(HERE, Wake::new());
@@ -220,13 +232,17 @@ impl Node {
         let (delivery, delivery_end) = gateway_to_delivery(wake.clone(), Wake::new());
         let status = Arc::new(Mutex::new(GatewayStatus::default()));
         let draining = Arc::new(AtomicBool::new(false));
-        let port = |ring, handle: &TailHandle| PortParts {
+        let port = |ring, handle: &TailHandle, link| PortParts {
             ring,
             events: EventReader::new(handle, PathBuf::new(), 1),
+            link,
         };
         let mut gateway = Gateway::new(GatewayParts {
             net: Net::Simulated(net.clone()),
-            ports: vec![port(control_ring, &control_handle), port(ring, &handle)],
+            ports: vec![
+                port(control_ring, &control_handle, control_link),
+                port(ring, &handle, link_of_partition),
+            ],
             delivery,
             recorder: Recorder::disabled(),
             clock: StageClock::new(None),

@@ -47,6 +47,8 @@ pub struct Session {
     in_flight: u32,
     /// The number of those that had been received before.
     repeat_count: u32,
+    /// The generation of its bindings at linked ports; `None` while it is not bound.
+    pub(super) generation: Option<u64>,
     /// The time of its last logon, as [`weir_door::takeover`] compares it.
     pub logged_on_at: Nanos,
     /// The time of its last takeover. It outlives connections.
@@ -218,6 +220,23 @@ impl Session {
         settled.via
     }
 
+    /// Takes the generation of its bindings, which end.
+    pub(super) fn take_generation(&mut self) -> Option<u64> {
+        self.generation.take()
+    }
+
+    /// Begins anew at a linked port, with the events that its partition has listed. None is sent
+    /// until the logon is done. The partition knows its requests under way.
+    pub(super) fn begins_with(&mut self, port: usize, stream: Stream) {
+        for settled in std::mem::take(&mut self.under_way[port]).requests {
+            *(if settled.is_repeat { &mut self.repeat_count } else { &mut self.in_flight }) -= 1;
+        }
+        let own = &mut self.streams[port];
+        let is_listed = own.is_listed;
+        *own = stream;
+        (own.is_listed, own.is_away) = (is_listed, true);
+    }
+
     /// Returns the connection that is told of a request's refusal without an event number; `via` is
     /// that of [`Session::settled`]. Behind a later logon its client may have sent it again, and a
     /// log may take that copy: a refusal then would say that none has it.
@@ -284,6 +303,7 @@ impl Sessions {
             under_way: vec![UnderWay::default(); port_count],
             in_flight: 0,
             repeat_count: 0,
+            generation: None,
             logged_on_at: Nanos(0),
             last_takeover: LastTakeover::default(),
             ending: None,
@@ -329,6 +349,13 @@ impl Sessions {
         }
         let before = session.connection.replace(via);
         self.logged_on_count += usize::from(before.is_none());
+    }
+
+    /// Returns the sessions that are logged on.
+    #[must_use]
+    pub fn logged_on_ids(&self) -> Vec<SessionId> {
+        let sessions = self.by_id.iter().filter(|(_, session)| session.connection.is_some());
+        sessions.map(|(id, _)| *id).collect()
     }
 
     /// Records that a session is no longer logged on.

@@ -172,6 +172,9 @@ impl Gateway {
         let (load_permille, wall) = (self.load_permille(), self.reception.directory.wall_at(now));
         let Some(session) = self.sessions.get(id) else { return };
         for (stream, port) in session.streams.iter().zip(&self.ports) {
+            if stream.is_away {
+                continue;
+            }
             let heartbeat = Heartbeat {
                 sending_time: wall,
                 high_water: weir_types::EventNo(stream.next_event_no().0 - 1),
@@ -196,7 +199,11 @@ impl Gateway {
 
     fn lose(&mut self, connection: &mut Connection, id: SessionId, reason: Reason) {
         connection.sessions.retain(|session| *session != id);
-        self.end_session(id);
+        match reason {
+            // It goes on at another gateway, or logs on again.
+            Reason::TakenOver | Reason::PartitionAway => self.leave_session(id),
+            _ => self.end_session(id),
+        }
         connection.put(&Answer::Logout { session_id: id, reason });
         self.flush_list.add(connection);
     }
@@ -214,10 +221,14 @@ impl Gateway {
             let why = match reason {
                 Reason::KeyReplaced => "its key is not the one that it has now",
                 Reason::NotEntitled => "its firm or role is not the one that it has now",
+                Reason::TakenOver => "another gateway has it",
+                Reason::PartitionAway => "a link began anew",
                 _ => "too slow for what is kept",
             };
             match reason {
                 Reason::KeyReplaced | Reason::NotEntitled => self.counters.keys_ended += 1,
+                Reason::TakenOver => self.counters.sessions_taken_over += 1,
+                Reason::PartitionAway => {}
                 _ => self.counters.slow_consumers += 1,
             }
             self.lines.lost(&mut self.counters, &connection, id, why, now);

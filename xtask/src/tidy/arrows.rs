@@ -52,11 +52,8 @@ const ARROWS: &[Arrow] = &[
     arrow("runtime", &["types", "io", "probe"]),
     arrow("door", &["types", "wire", "io", "tls", "delivery", "runtime"]),
     arrow("partition", &["types", "wire", "io", "log", "engine", "probe", "runtime"]),
-    Arrow {
-        name: "gateway",
-        may_know: &["types", "wire", "io", "probe", "tls", "runtime", "door", "partition"],
-        tests_may_know: &["log", "engine"],
-    },
+    Arrow { name: "gateway", may_know: GATEWAY_KNOWS, tests_may_know: &["log", "engine"] },
+    arrow("linkgate", LINK_GATE_KNOWS),
     arrow("orderstate", ORDER_STATE_KNOWS),
     arrow("subscribe", &["types", "wire", "io", "log", "broker", "runtime", "door", "partition"]),
     arrow("marketgate", MARKET_GATEWAY_KNOWS),
@@ -89,6 +86,23 @@ const OF_ALL: &str = "plant";
 const VIEW_KNOWS: &[&str] = &["types", "wire", "probe", "memory"];
 
 const MARKET_KNOWS: &[&str] = &["types", "wire", "probe", "memory", "feed"];
+
+const GATEWAY_KNOWS: &[&str] =
+    &["types", "wire", "io", "link", "probe", "tls", "runtime", "door", "partition"];
+
+const LINK_GATE_KNOWS: &[&str] = &[
+    "types",
+    "wire",
+    "io",
+    "log",
+    "link",
+    "tls",
+    "client",
+    "runtime",
+    "door",
+    "partition",
+    "gateway",
+];
 
 const ORDER_STATE_KNOWS: &[&str] = &[
     "types",
@@ -154,6 +168,8 @@ const NODE_KNOWS: &[&str] = &[
     "door",
     "partition",
     "gateway",
+    "link",
+    "linkgate",
     "orderstate",
     "subscribe",
     "marketgate",

@@ -118,6 +118,7 @@ impl Assembly<'_> {
             },
             copies_retained_max: section.copies_retained_max as usize,
             return_within: Nanos(section.return_within_ms * 1_000_000),
+            traders_elsewhere: false,
         }
     }
 
@@ -178,5 +179,5 @@ impl Assembly<'_> {
 
 /// Returns the gateway's parts for a partition.
 pub(super) fn port_of(ring: PartitionPort, of: &RecoveredPartition) -> PortParts {
-    PortParts { ring, events: of.reader("gateway") }
+    PortParts::here(ring, of.reader("gateway"))
 }

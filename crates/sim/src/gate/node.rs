@@ -181,14 +181,11 @@ impl GateNode {
         let status = Arc::new(Mutex::new(GatewayStatus::default()));
         let draining = Arc::new(AtomicBool::new(false));
         let ports = vec![
-            PortParts {
-                ring: control_ring,
-                events: EventReader::new(&control_handle, PathBuf::new(), 1),
-            },
-            PortParts {
-                ring: process.take_port(),
-                events: process.reader(disks.events.clone(), start.first_record, "gateway"),
-            },
+            PortParts::here(control_ring, EventReader::new(&control_handle, PathBuf::new(), 1)),
+            PortParts::here(
+                process.take_port(),
+                process.reader(disks.events.clone(), start.first_record, "gateway"),
+            ),
         ];
         let mut gateway = Gateway::new(GatewayParts {
             net: Net::Simulated((*net).clone()),

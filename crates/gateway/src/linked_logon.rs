@@ -1,0 +1,394 @@
+//! Logons of a gateway process, which asks the partitions and control before it opens a session.
+//!
+//! ```text
+//! judged here ─► each partition in reach: could it be bound? ─► control: may it be? ─► bound there
+//!                                  │ no                             │ no                  │ no
+//!                                  ▼                                ▼                     ▼
+//!                               refused                          refused     refused, and given up
+//! ```
+//!
+//! The connection's further input waits meanwhile. A logon that is refused before the last step has
+//! changed nothing.
+//!
+//! INVARIANT: a session has at most one logon under way, and a binding of a logon that came to
+//! nothing is given up.
+
+use std::collections::BTreeMap;
+
+use weir_door::ConnectionId;
+use weir_door::directory::KnownSession;
+use weir_door::reception::{LogonRequest, MessageOrigin, refusal};
+use weir_link::gateway_end::{SessionPoint, WantedBinding};
+use weir_link::message::{Seal, SessionBound, SessionClaimed};
+use weir_partition::stream::{Listed, Stream};
+use weir_types::{Epoch, EventNo, Nanos, Reason, SessionId, Switch};
+use weir_wire::session::LogonReject;
+
+use super::Gateway;
+use super::connection::Connection;
+use super::linked::LinkAsk;
+use super::opening::{attach, judge_owner};
+use super::protocol::ResumePoints;
+
+/// The most logons under way.
+const PENDING_MAX: usize = 1_024;
+/// The time that a logon has.
+const LOGON_TIME: u64 = 5_000_000_000;
+/// The time within which a partition has to know a session that control knows.
+const DEFINED_WITHIN: u64 = 1_000_000_000;
+/// The pause before a partition is asked again.
+const ASK_AGAIN_AFTER: u64 = 10_000_000;
+
+/// The step of a logon under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Checking,
+    Claiming,
+    Binding,
+}
+
+/// The state of a partition in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// Nothing is due: it has answered, or is out of reach.
+    Nothing,
+    Answer,
+    /// It does not know the session yet, and is asked again at this time.
+    AskAgain(Nanos),
+}
+
+/// A logon under way.
+#[derive(Debug)]
+struct PendingLogon {
+    connection: ConnectionId,
+    known: KnownSession,
+    asked: LogonRequest<()>,
+    via: MessageOrigin,
+    /// The resume point of each port.
+    points: Vec<SessionPoint>,
+    step: Step,
+    due: Vec<Due>,
+    generation: u64,
+    seal: Seal,
+    /// True for the ports at which it is bound.
+    is_bound: Vec<bool>,
+}
+
+impl PendingLogon {
+    fn is_step_done(&self) -> bool {
+        self.due.iter().all(|due| *due == Due::Nothing)
+    }
+
+    /// Returns the question of its step to a port.
+    fn question(&self, port: usize) -> LinkAsk {
+        let (id, point) = (self.asked.session_id, self.points[port]);
+        if self.step == Step::Checking {
+            return LinkAsk::Check(id, point);
+        }
+        let wanted = WantedBinding {
+            session_id: id,
+            generation: self.generation,
+            seal: self.seal,
+            cancel_on_disconnect: self.asked.cancel_on_disconnect,
+        };
+        LinkAsk::Bind(wanted, point)
+    }
+}
+
+/// The logons under way, by session.
+#[derive(Debug, Default)]
+pub(super) struct PendingLogons(BTreeMap<SessionId, PendingLogon>);
+
+impl PendingLogons {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn of_connection(&self, connection: ConnectionId) -> Option<SessionId> {
+        let mut pending = self.0.iter();
+        pending.find(|(_, one)| one.connection == connection).map(|(id, _)| *id)
+    }
+}
+
+impl Gateway {
+    /// Begins the logon of a session that has proved its identity.
+    pub(super) fn begin_logon(
+        &mut self,
+        connection: &mut Connection,
+        known: KnownSession,
+        asked: LogonRequest<ResumePoints<'_>>,
+        now: Nanos,
+    ) {
+        let (asked, points) = asked.split();
+        let (id, via) = (asked.session_id, connection.origin(now));
+        let judged = self.judge_logon(&asked, points, via);
+        let points = match judged {
+            Ok(points) => points,
+            Err(reject) => return self.refuse_logon(connection, &reject, now),
+        };
+        let pending = PendingLogon {
+            connection: connection.id,
+            known,
+            asked,
+            via,
+            points,
+            step: Step::Checking,
+            due: vec![Due::Nothing; self.ports.len()],
+            generation: 0,
+            seal: Seal::NONE,
+            is_bound: vec![false; self.ports.len()],
+        };
+        connection.logs_on = true;
+        self.pending.0.insert(id, pending);
+        self.ask_all(id);
+    }
+
+    fn judge_logon(
+        &mut self,
+        asked: &LogonRequest<()>,
+        points: ResumePoints<'_>,
+        via: MessageOrigin,
+    ) -> Result<Vec<SessionPoint>, LogonReject> {
+        let id = asked.session_id;
+        let refused = |reason| refusal(id, reason);
+        if self.pending.0.contains_key(&id) {
+            return Err(refused(Reason::AlreadyLoggedOn));
+        }
+        if self.pending.0.len() >= PENDING_MAX {
+            return Err(refused(Reason::Overloaded));
+        }
+        if !self.is_in_reach(0) {
+            return Err(refused(Reason::PartitionAway));
+        }
+        judge_owner(&mut self.sessions, asked, via)?;
+        let none = SessionPoint { next_event_no: EventNo::NONE, epoch: Epoch::NONE };
+        let mut wanted = vec![none; self.ports.len()];
+        for point in points {
+            let point = point.ok_or_else(|| refused(Reason::FieldOutOfRange))?;
+            let mut ports = self.ports.iter();
+            let port = ports.position(|port| port.ring.partition_id == point.partition_id);
+            let port = port.ok_or_else(|| refused(Reason::WrongPartition))?;
+            let (next_event_no, epoch) = (point.next_event_no, point.epoch);
+            wanted[port] = SessionPoint { next_event_no, epoch };
+        }
+        Ok(wanted)
+    }
+
+    /// Asks all ports in reach the question of a logon's step.
+    fn ask_all(&mut self, id: SessionId) {
+        for port in 0..self.ports.len() {
+            let is_in_reach = self.is_in_reach(port);
+            let Some(pending) = self.pending.0.get_mut(&id) else { return };
+            pending.due[port] = if is_in_reach { Due::Answer } else { Due::Nothing };
+            let question = pending.question(port);
+            if is_in_reach {
+                self.ask_link(port, question);
+            }
+        }
+    }
+
+    /// Takes a partition's answer to a check, or to a binding.
+    pub(super) fn take_bound(
+        &mut self,
+        port: usize,
+        bound: &SessionBound,
+        records: &[u64],
+        now: Nanos,
+    ) {
+        let id = bound.bound_session_id;
+        let is_check = bound.is_check == Switch::On;
+        let step = if is_check { Step::Checking } else { Step::Binding };
+        let pending = self.pending.0.get_mut(&id);
+        let pending = pending.filter(|one| {
+            let is_its = is_check || one.generation == bound.generation;
+            one.step == step && is_its && one.due[port] == Due::Answer
+        });
+        let Some(pending) = pending else {
+            // One that is made again after a break of its link is the session's own.
+            let stands = self.sessions.get(id).and_then(|session| session.generation);
+            if !is_check && bound.reason == Reason::None && stands != Some(bound.generation) {
+                self.ask_link(port, LinkAsk::Unbind(id, bound.generation, Switch::Off));
+            }
+            return;
+        };
+        if bound.reason == Reason::UnknownSession && now.since(pending.via.now).0 < DEFINED_WITHIN {
+            pending.due[port] = Due::AskAgain(Nanos(now.0 + ASK_AGAIN_AFTER));
+            return;
+        }
+        if bound.reason != Reason::None {
+            let reject = LogonReject {
+                oldest_event_no: bound.oldest_event_no,
+                next_event_no: bound.next_event_no,
+                epoch: bound.epoch,
+                partition_id: bound.partition_id,
+                ..refusal(id, bound.reason)
+            };
+            return self.end_pending(id, &reject, now);
+        }
+        pending.due[port] = Due::Nothing;
+        if !is_check {
+            pending.is_bound[port] = true;
+            let wanted = pending.points[port].next_event_no;
+            // At once: the session's next events may come before the other partitions' answers.
+            let stream = Stream::listed(Listed {
+                first: if wanted.is_none() { bound.next_event_no } else { wanted },
+                records,
+                live_from: bound.next_record,
+                oldest: bound.oldest_event_no,
+                last_request_no: bound.last_request_no,
+            });
+            self.sessions.entry(id).begins_with(port, stream);
+        }
+        self.go_on(id, now);
+    }
+
+    /// Goes on with a logon whose step may be done.
+    fn go_on(&mut self, id: SessionId, now: Nanos) {
+        let Some(pending) = self.pending.0.get_mut(&id).filter(|one| one.is_step_done()) else {
+            return;
+        };
+        match pending.step {
+            Step::Checking => {
+                pending.step = Step::Claiming;
+                pending.due[0] = Due::Answer;
+                let takeover = pending.asked.takeover;
+                self.ask_link(0, LinkAsk::Claim(id, takeover));
+            }
+            Step::Claiming => {
+                pending.step = Step::Binding;
+                self.ask_all(id);
+            }
+            Step::Binding => self.finish_logon(id, now),
+        }
+    }
+
+    /// Takes control's answer to a claim.
+    pub(super) fn take_claimed(&mut self, claimed: &SessionClaimed, now: Nanos) {
+        let id = claimed.bound_session_id;
+        let pending = self.pending.0.get_mut(&id).filter(|one| one.step == Step::Claiming);
+        match (pending, claimed.reason) {
+            (Some(pending), Reason::None) => {
+                (pending.generation, pending.seal) = (claimed.generation, claimed.seal);
+                pending.due[0] = Due::Nothing;
+                self.go_on(id, now);
+            }
+            (Some(_), reason) => self.end_pending(id, &refusal(id, reason), now),
+            (None, Reason::None) => self.ask_link(0, LinkAsk::Release(id, claimed.generation)),
+            (None, _) => {}
+        }
+    }
+
+    /// Opens the session of a logon that is bound at all partitions in reach.
+    fn finish_logon(&mut self, id: SessionId, now: Nanos) {
+        let Some(pending) = self.pending.0.remove(&id) else { return };
+        let Some(mut connection) = self.connections.take(pending.connection) else {
+            return self.give_up(&pending);
+        };
+        connection.logs_on = false;
+        let judged = judge_owner(&mut self.sessions, &pending.asked, pending.via);
+        match judged {
+            _ if connection.closing_by.is_some() => self.give_up(&pending),
+            Err(reject) => {
+                self.give_up(&pending);
+                self.refuse_logon(&mut connection, &reject, now);
+            }
+            Ok(()) => self.open_bound(&mut connection, pending, now),
+        }
+        self.want_read(&mut connection);
+        self.connections.put_back(connection.id, connection);
+    }
+
+    fn open_bound(&mut self, connection: &mut Connection, pending: PendingLogon, now: Nanos) {
+        let id = pending.asked.session_id;
+        let via = MessageOrigin { now, ..pending.via };
+        let taken_from = attach(&mut self.sessions, &pending.known, &pending.asked, via);
+        let session = self.sessions.entry(id);
+        session.generation = Some(pending.generation);
+        for (stream, is_bound) in session.streams.iter_mut().zip(pending.is_bound) {
+            stream.is_away = !is_bound;
+        }
+        self.end_logon(connection, id, taken_from, now);
+    }
+
+    /// Refuses a logon under way, and gives up its bindings.
+    fn end_pending(&mut self, id: SessionId, reject: &LogonReject, now: Nanos) {
+        let Some(pending) = self.pending.0.remove(&id) else { return };
+        self.give_up(&pending);
+        let Some(mut connection) = self.connections.take(pending.connection) else { return };
+        connection.logs_on = false;
+        if connection.closing_by.is_none() {
+            self.refuse_logon(&mut connection, reject, now);
+        }
+        self.want_read(&mut connection);
+        self.connections.put_back(connection.id, connection);
+    }
+
+    /// Gives up the bindings of a logon that came to nothing: the session may be bound elsewhere.
+    fn give_up(&mut self, pending: &PendingLogon) {
+        if pending.step != Step::Binding {
+            return;
+        }
+        let (id, generation) = (pending.asked.session_id, pending.generation);
+        for port in 0..self.ports.len() {
+            self.ask_link(port, LinkAsk::Unbind(id, generation, Switch::Off));
+        }
+        self.ask_link(0, LinkAsk::Release(id, generation));
+        // One that would have been taken over has lost its bindings to this logon.
+        self.end_soon(id, Reason::PartitionAway);
+    }
+
+    /// Gives up the logon of a connection that is gone.
+    pub(super) fn forget_pending(&mut self, connection: ConnectionId) {
+        let pending = self.pending.of_connection(connection);
+        if let Some(pending) = pending.and_then(|id| self.pending.0.remove(&id)) {
+            self.give_up(&pending);
+        }
+    }
+
+    /// Refuses the logon under way of a session whose definition has changed.
+    pub(super) fn redefine_pending(&mut self, id: SessionId, known: KnownSession, now: Nanos) {
+        if self.pending.0.get(&id).is_some_and(|pending| pending.known != known) {
+            self.end_pending(id, &refusal(id, Reason::NotEntitled), now);
+        }
+    }
+
+    /// Goes on with logons without a port whose link is lost.
+    pub(super) fn pending_without(&mut self, port: usize, now: Nanos) {
+        let ids: Vec<_> = self.pending.0.keys().copied().collect();
+        for id in ids {
+            let Some(pending) = self.pending.0.get_mut(&id) else { continue };
+            if port == 0 {
+                self.end_pending(id, &refusal(id, Reason::PartitionAway), now);
+                continue;
+            }
+            pending.is_bound[port] = false;
+            if std::mem::replace(&mut pending.due[port], Due::Nothing) != Due::Nothing {
+                self.go_on(id, now);
+            }
+        }
+    }
+
+    /// Asks partitions again that did not know a session, and refuses logons that are late.
+    pub(super) fn serve_pending(&mut self, now: Nanos) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let ids: Vec<_> = self.pending.0.keys().copied().collect();
+        for id in ids {
+            let Some(pending) = self.pending.0.get_mut(&id) else { continue };
+            if now.since(pending.via.now).0 >= LOGON_TIME {
+                self.end_pending(id, &refusal(id, Reason::PartitionAway), now);
+                continue;
+            }
+            for port in 0..pending.due.len() {
+                let Some(pending) = self.pending.0.get_mut(&id) else { break };
+                let is_due = matches!(pending.due[port], Due::AskAgain(at) if now >= at);
+                if is_due {
+                    pending.due[port] = Due::Answer;
+                    let question = pending.question(port);
+                    self.ask_link(port, question);
+                }
+            }
+        }
+    }
+}

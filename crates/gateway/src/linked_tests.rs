@@ -1,0 +1,254 @@
+//! Logons of a gateway process: the questions to the links in their order, and the ends of a logon
+//! that comes to nothing. Lines drive the gateway, and the tests answer for the links.
+
+use weir_link::gateway_end::SessionPoint;
+use weir_link::message::{Seal, SessionBound, SessionClaimed};
+use weir_partition::event_reader::EventReader;
+use weir_types::{Epoch, EventNo, PartitionId, Reason, RequestNo, SessionId, Switch};
+
+use crate::linked::{LinkAgentPort, LinkAnswer, LinkAsk};
+use crate::second_protocol::{Client, Node};
+
+const ALICE: SessionId = SessionId(3);
+const GENERATION: u64 = 5;
+const SEAL: Seal = Seal([7; 16]);
+const NO_POINT: SessionPoint = SessionPoint { next_event_no: EventNo::NONE, epoch: Epoch::NONE };
+/// Steps of five seconds, with some more.
+const LOGON_TIME: u32 = 5_020;
+
+/// The ends of the links.
+struct Links([LinkAgentPort; 2]);
+
+impl Links {
+    /// Returns a node, and the ends of its links, which are open.
+    fn open() -> (Node, Links) {
+        let (node, ends) = Node::linked();
+        let mut links = Links(ends);
+        links.tell(0, LinkAnswer::Opened(1));
+        links.tell(1, LinkAnswer::Opened(1));
+        (node, links)
+    }
+
+    fn tell(&mut self, port: usize, answer: LinkAnswer) {
+        assert!(self.0[port].answers.push(answer).is_ok(), "a ring with room takes one more");
+    }
+
+    fn asks(&mut self, port: usize) -> Vec<LinkAsk> {
+        std::iter::from_fn(|| self.0[port].asks.pop().ok()).collect()
+    }
+
+    fn bound(&mut self, port: usize, bound: SessionBound) {
+        let partition_id = PartitionId(port as u16);
+        let bound = SessionBound { partition_id, ..bound };
+        self.tell(port, LinkAnswer::Bound(Box::new(bound), Vec::new()));
+    }
+
+    fn claimed(&mut self, reason: Reason) {
+        let (generation, seal, session_id) = (GENERATION, SEAL, SessionId(501));
+        let bound_session_id = ALICE;
+        let claimed = SessionClaimed { generation, seal, session_id, bound_session_id, reason };
+        self.tell(0, LinkAnswer::Claimed(claimed));
+    }
+
+    /// Answers a logon up to its bindings; the client has sent it.
+    fn let_bind(&mut self, node: &mut Node, client: &mut Client) {
+        for port in [0, 1] {
+            assert!(matches!(self.asks(port)[..], [LinkAsk::Check(ALICE, _)]));
+            self.bound(port, CHECKED);
+        }
+        assert!(client.listen(node, 2).is_empty());
+        assert!(matches!(self.asks(0)[..], [LinkAsk::Claim(ALICE, _)]));
+        self.claimed(Reason::None);
+        assert!(client.listen(node, 2).is_empty());
+    }
+
+    /// Answers a logon up to its end, and returns the lines of it.
+    fn let_in(&mut self, node: &mut Node, client: &mut Client) -> Vec<String> {
+        self.let_bind(node, client);
+        for port in [0, 1] {
+            let asks = self.asks(port);
+            let [LinkAsk::Bind(wanted, _)] = asks[..] else { panic!("{asks:?}") };
+            assert_eq!((wanted.generation, wanted.seal), (GENERATION, SEAL));
+            self.bound(port, BOUND);
+        }
+        client.listen(node, 10)
+    }
+}
+
+/// The answer of a partition with which a session can go on.
+const CHECKED: SessionBound = SessionBound {
+    generation: 0,
+    next_record: 1,
+    last_request_no: RequestNo::NONE,
+    next_event_no: EventNo(1),
+    oldest_event_no: EventNo(1),
+    session_id: SessionId(501),
+    bound_session_id: ALICE,
+    epoch: Epoch(1),
+    record_count: 0,
+    partition_id: PartitionId(0),
+    reason: Reason::None,
+    is_check: Switch::On,
+};
+
+const BOUND: SessionBound =
+    SessionBound { generation: GENERATION, is_check: Switch::Off, ..CHECKED };
+
+#[test]
+fn a_logon_asks_the_partitions_then_control_and_is_bound() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    // A request right behind the logon waits for its end.
+    client.tell(&mut node, "logon 3 7\nnew 3 1 1 buy 10 100\n");
+    let lines = links.let_in(&mut node, &mut client);
+    let [welcome, report] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(welcome, "welcome 3 firm 1 0:1 1:1");
+    assert!(report.starts_with("report 3 1 1 New"), "{report}");
+    assert_eq!(client.say(&mut node, "logout 3\n"), ["bye 3 LogoutRequested"]);
+    let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::On);
+    assert_eq!(links.asks(1), [unbind]);
+    assert_eq!(links.asks(0), [unbind, LinkAsk::Release(ALICE, GENERATION)]);
+}
+
+#[test]
+fn a_logon_that_a_partition_refuses_claims_nothing() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7 1:9:1\n");
+    let wanted = SessionPoint { next_event_no: EventNo(9), epoch: Epoch(1) };
+    assert_eq!(links.asks(0), [LinkAsk::Check(ALICE, NO_POINT)]);
+    assert_eq!(links.asks(1), [LinkAsk::Check(ALICE, wanted)]);
+    links.bound(1, SessionBound { reason: Reason::ResumeOutOfRange, ..CHECKED });
+    assert_eq!(client.listen(&mut node, 10), ["refused 3 ResumeOutOfRange"]);
+    // The other answer comes too late.
+    links.bound(0, CHECKED);
+    client.listen(&mut node, 10);
+    assert!(links.asks(0).is_empty() && links.asks(1).is_empty());
+    // The connection goes on.
+    client.tell(&mut node, "logon 3 7\n");
+    assert_eq!(links.let_in(&mut node, &mut client), ["welcome 3 firm 1 0:1 1:1"]);
+}
+
+#[test]
+fn a_logon_that_control_or_a_partition_refuses_at_last_is_given_up() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\n");
+    for port in [0, 1] {
+        links.asks(port);
+        links.bound(port, CHECKED);
+    }
+    client.listen(&mut node, 2);
+    links.asks(0);
+    links.claimed(Reason::AlreadyLoggedOn);
+    assert_eq!(client.listen(&mut node, 10), ["refused 3 AlreadyLoggedOn"]);
+    assert!(links.asks(0).is_empty() && links.asks(1).is_empty());
+
+    client.tell(&mut node, "logon 3 7\n");
+    links.let_bind(&mut node, &mut client);
+    [0, 1].map(|port| links.asks(port));
+    links.bound(0, BOUND);
+    links.bound(1, SessionBound { reason: Reason::TakenOver, ..BOUND });
+    assert_eq!(client.listen(&mut node, 10), ["refused 3 TakenOver"]);
+    let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::Off);
+    assert_eq!(links.asks(0), [unbind, LinkAsk::Release(ALICE, GENERATION)]);
+    assert_eq!(links.asks(1), [unbind]);
+}
+
+#[test]
+fn a_logon_without_control_or_without_its_answer_is_refused() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    links.tell(0, LinkAnswer::Away);
+    assert_eq!(client.say(&mut node, "logon 3 7\n"), ["refused 3 PartitionAway"]);
+    links.tell(0, LinkAnswer::Opened(1));
+    client.tell(&mut node, "logon 3 7\n");
+    assert_eq!(client.listen(&mut node, LOGON_TIME), ["refused 3 PartitionAway"]);
+}
+
+#[test]
+fn a_partition_that_does_not_know_a_session_yet_is_asked_again() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\n");
+    links.asks(1);
+    links.bound(1, SessionBound { reason: Reason::UnknownSession, ..CHECKED });
+    client.listen(&mut node, 20);
+    assert_eq!(links.asks(1), [LinkAsk::Check(ALICE, NO_POINT)]);
+    client.listen(&mut node, 1_000);
+    links.bound(1, SessionBound { reason: Reason::UnknownSession, ..CHECKED });
+    assert_eq!(client.listen(&mut node, 10), ["refused 3 UnknownSession"]);
+}
+
+#[test]
+fn a_logon_whose_connection_is_gone_gives_its_bindings_up() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "bind 3 7\n");
+    links.let_bind(&mut node, &mut client);
+    drop(client);
+    // The end of a connection that is not read comes with its bindings.
+    for port in [0, 1] {
+        links.asks(port);
+        links.bound(port, BOUND);
+    }
+    (0..10).for_each(|_| node.step());
+    // The session has logged on and is lost, or was given up: it is bound nowhere.
+    let unbound = |asks: Vec<LinkAsk>| matches!(asks[0], LinkAsk::Unbind(ALICE, GENERATION, _));
+    assert!(unbound(links.asks(0)) && unbound(links.asks(1)));
+}
+
+#[test]
+fn a_partition_out_of_reach_is_missing_in_the_logon_and_refuses_requests() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    links.tell(1, LinkAnswer::Away);
+    client.tell(&mut node, "logon 3 7\n");
+    assert_eq!(links.asks(0), [LinkAsk::Check(ALICE, NO_POINT)]);
+    links.bound(0, CHECKED);
+    client.listen(&mut node, 2);
+    links.asks(0);
+    links.claimed(Reason::None);
+    client.listen(&mut node, 2);
+    links.bound(0, BOUND);
+    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1"]);
+    let refused = client.say(&mut node, "new 3 1 1 buy 10 100\n");
+    assert_eq!(refused, ["reject 3 1 PartitionAway "]);
+}
+
+#[test]
+fn sessions_end_when_a_link_begins_anew_and_are_not_lost() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\n");
+    links.let_in(&mut node, &mut client);
+    let (_writer, tail) = weir_log::tail::tail(weir_log::tail::TailConfig::new(1 << 20, 40));
+    let events = EventReader::in_memory(&tail, 40);
+    links.tell(1, LinkAnswer::BeginsAnew(Box::new(events)));
+    assert_eq!(client.listen(&mut node, 10), ["bye 3 PartitionAway"]);
+    let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::Off);
+    assert_eq!(links.asks(1), [unbind]);
+    assert_eq!(links.asks(0), [unbind, LinkAsk::Release(ALICE, GENERATION)]);
+}
+
+#[test]
+fn a_session_that_another_gateway_has_ends_and_is_not_lost() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "bind 3 7\n");
+    links.let_in(&mut node, &mut client);
+    links.tell(1, LinkAnswer::Ended(ALICE, Reason::TakenOver));
+    assert_eq!(client.listen(&mut node, 10), ["bye 3 TakenOver"]);
+    assert_eq!(links.asks(1), [LinkAsk::Unbind(ALICE, GENERATION, Switch::Off)]);
+}
+
+/// A binding of which no logon knows, or none any more, would keep the session from others.
+#[test]
+fn an_answer_that_comes_too_late_is_given_up() {
+    let (mut node, mut links) = Links::open();
+    links.claimed(Reason::None);
+    links.bound(1, BOUND);
+    (0..5).for_each(|_| node.step());
+    assert_eq!(links.asks(0), [LinkAsk::Release(ALICE, GENERATION)]);
+    assert_eq!(links.asks(1), [LinkAsk::Unbind(ALICE, GENERATION, Switch::Off)]);
+}
