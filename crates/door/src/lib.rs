@@ -51,6 +51,6 @@ pub use figures::{DoorFigures, DoorReport};
 pub use links::{Link, Links};
 pub use listener::{DoorLimits, Listener, ListenerParts};
 pub use logon::{LoggedOn, LogonOutcome, ProvedLogon, take_logon};
-pub use protocol::{Intake, Protocol, SessionMessage, Terms};
+pub use protocol::{Intake, OwnMessage, Protocol, SessionMessage, Terms};
 pub use socket::{Limits, Scratch, Socket};
 pub use words::{reason_of, reject};

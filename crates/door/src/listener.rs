@@ -34,7 +34,7 @@ use crate::figures::{DoorFigures, add};
 use crate::links::{Link, Links, Origin};
 use crate::lobby::{LEAVE_WHEN_SHORT, Lobby, LobbyLimits};
 use crate::plant::{self, Plant};
-use crate::protocol::{Intake, Protocol, SessionMessage};
+use crate::protocol::{Intake, OwnMessage, Protocol, SessionMessage};
 use crate::reception::{MessageOrigin, Reception};
 use crate::takeover::{Takeovers, is_asked_for, logon_time};
 use crate::transport::{Ending, Transport};
@@ -308,6 +308,12 @@ impl<P: Protocol> Listener<P> {
         raw: &RawMessage<'_>,
         now: Nanos,
     ) -> Intake {
+        if let Some(session) = link.session {
+            let said = OwnMessage { raw, len: frame.len(), session };
+            if let Some(intake) = self.protocol.take_own(link, said, now) {
+                return intake;
+            }
+        }
         let message = match ClientMessage::decode(raw) {
             Ok(message) => message,
             Err(error) => return Intake::Refused(error.reason(), error.field()),

@@ -60,6 +60,17 @@ pub struct SessionMessage<'a> {
     pub session: LoggedOn,
 }
 
+/// A message of a session that is logged on, of a template that the listener may not know.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnMessage<'a> {
+    /// Its header and body.
+    pub raw: &'a RawMessage<'a>,
+    /// The length of its frame.
+    pub len: usize,
+    /// The session that the connection carries.
+    pub session: LoggedOn,
+}
+
 /// The part of a door that depends on its messages.
 ///
 /// In each cycle the listener calls [`hear`](Protocol::hear), then [`take`](Protocol::take) for
@@ -87,6 +98,17 @@ pub trait Protocol: Send {
     /// Returns true if the message belongs to this protocol; others are refused with
     /// `NotServedHere`.
     fn serves(message: &ClientMessage<'_>) -> bool;
+
+    /// Takes a message of the protocol's own, which no [`ClientMessage`] is; `None` for others.
+    fn take_own(
+        &mut self,
+        link: &mut Link<Self::State>,
+        said: OwnMessage<'_>,
+        now: Nanos,
+    ) -> Option<Intake> {
+        let _ = (link, said, now);
+        None
+    }
 
     /// Takes a message that the protocol serves.
     fn take(

@@ -1,0 +1,163 @@
+//! Control's grants of sessions to gateways, and the number of control's starts.
+//!
+//! After a start control knows no holder. Gateways name theirs within a second, in which no claim
+//! is answered.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use anyhow::Context;
+use weir_link::PartitionEnd;
+use weir_link::grants::{Claim, Claimant, Grant, Grants};
+use weir_link::message::{ClaimEnded, ClaimSession, HeldGrant, Seal, SessionClaimed};
+use weir_types::{Nanos, Reason, SessionId};
+
+use crate::seal::SealKey;
+
+/// The file with the number of starts.
+pub const STARTS_FILE: &str = "link.starts";
+/// The time after a start within which no claim is answered.
+const NAMING_TIME: u64 = 1_000_000_000;
+/// The claims that may wait for the end of that time.
+const WAITING_MAX: usize = 65_536;
+
+/// Counts a start of control, and returns its number, which no start had before.
+///
+/// # Errors
+/// When the number can be neither read nor kept.
+pub fn next_start(dir: &Path) -> anyhow::Result<u64> {
+    let path = dir.join(STARTS_FILE);
+    let last = match std::fs::read_to_string(&path) {
+        Ok(text) => text
+            .trim()
+            .parse::<u64>()
+            .with_context(|| format!("{} holds no number of starts", path.display()))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", path.display()));
+        }
+    };
+    let next = last + 1;
+    weir_io::durable::write_file(&path, format!("{next}\n").as_bytes(), 0o644)
+        .with_context(|| format!("cannot keep the number of starts in {}", path.display()))?;
+    Ok(next)
+}
+
+/// A claim that waits, with its gateway.
+type WaitingClaim = (SessionId, ClaimSession);
+
+/// The control partition's part of its links.
+pub struct Control {
+    grants: Grants,
+    key: SealKey,
+    /// The time from which on claims are answered; `None` before the first cycle.
+    answers_from: Option<Nanos>,
+    waiting: VecDeque<WaitingClaim>,
+}
+
+impl Control {
+    /// Returns the grants of a start of this number.
+    #[must_use]
+    pub fn new(start: u64, key: SealKey) -> Control {
+        let grants = Grants::of_start(start);
+        Control { grants, key, answers_from: None, waiting: VecDeque::new() }
+    }
+
+    /// Takes a gateway's claim; false when there is no room for it.
+    #[must_use]
+    pub fn claim(&mut self, gateway: SessionId, claim: ClaimSession) -> bool {
+        let has_room = self.waiting.len() < WAITING_MAX;
+        if has_room {
+            self.waiting.push_back((gateway, claim));
+        }
+        has_room
+    }
+
+    /// Answers the claims, once gateways have had the time to name their sessions; returns their
+    /// number.
+    pub fn answer(&mut self, end: &mut PartitionEnd, now: Nanos) -> usize {
+        let from = *self.answers_from.get_or_insert(Nanos(now.0 + NAMING_TIME));
+        if now < from {
+            return 0;
+        }
+        let count = self.waiting.len();
+        while let Some((gateway, claim)) = self.waiting.pop_front() {
+            self.answer_one(gateway, claim, end, now);
+        }
+        count
+    }
+
+    fn answer_one(
+        &mut self,
+        gateway: SessionId,
+        message: ClaimSession,
+        end: &mut PartitionEnd,
+        now: Nanos,
+    ) {
+        // One that has gone meanwhile claims nothing.
+        let Some(incarnation) = end.connected_as(gateway) else { return };
+        let from = Claimant { gateway, incarnation };
+        let is_up = |one: Claimant| end.connected_as(one.gateway) == Some(one.incarnation);
+        let granted = self.grants.claim(&Claim { from, message, at: now }, is_up);
+        let id = message.bound_session_id;
+        let (generation, reason) = match granted {
+            Ok(granted) => (granted.generation, Reason::None),
+            Err(reason) => (0, reason),
+        };
+        let grant = Grant { session_id: id, gateway, incarnation, generation, seal: Seal::NONE };
+        let seal = if granted.is_ok() { self.key.seal(&grant) } else { Seal::NONE };
+        let session_id = gateway;
+        let claimed = SessionClaimed { generation, seal, session_id, bound_session_id: id, reason };
+        end.put(gateway, &claimed);
+        if let Some(before) = granted.ok().and_then(|granted| granted.taken_from) {
+            let (session_id, reason) = (before.gateway, Reason::TakenOver);
+            let ended = ClaimEnded { generation, session_id, bound_session_id: id, reason };
+            end.put(before.gateway, &ended);
+        }
+    }
+
+    /// Restores a grant that a gateway holds since before this start, if its seal is good; returns
+    /// true if it is.
+    pub fn restore(&mut self, by: Claimant, held: &HeldGrant, now: Nanos) -> bool {
+        let grant = Grant {
+            session_id: held.bound_session_id,
+            gateway: by.gateway,
+            incarnation: by.incarnation,
+            generation: held.generation,
+            seal: held.seal,
+        };
+        let is_good = self.key.is_good(&grant);
+        if is_good {
+            self.grants.restore(&grant, now);
+        }
+        is_good
+    }
+
+    /// The session has ended at its gateway.
+    pub fn release(&mut self, session_id: SessionId, generation: u64) {
+        self.grants.release(session_id, generation);
+    }
+
+    /// Returns the time of the next cycle that claims need.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.answers_from.filter(|_| !self.waiting.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_start_has_a_number_of_its_own() {
+        let dir = std::env::temp_dir().join(format!("weir-starts-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let starts = [0, 1, 2].map(|_| next_start(&dir).expect("it is kept"));
+        std::fs::write(dir.join(STARTS_FILE), "many").expect("it is written");
+        let damaged = next_start(&dir);
+        std::fs::remove_dir_all(&dir).expect("it is there");
+        assert_eq!(starts, [1, 2, 3]);
+        assert!(damaged.is_err(), "it is not guessed");
+    }
+}

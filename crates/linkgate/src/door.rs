@@ -1,0 +1,348 @@
+//! The door of a node's partitions: the listener to which gateway processes connect.
+//!
+//! A connection belongs to one gateway's session, of the role `Gateway`, and after `OpenLink` to
+//! one partition. A later connection of the same session to the same partition takes its place. The
+//! listener accepts, logs on and moves bytes; the partitions' ends decide the rest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use weir_door::figures::DoorFigures;
+use weir_door::{
+    ConnectionId, Door, DoorLimits, Intake, Limits, Link, Links, Listener, ListenerParts,
+    OwnMessage, Protocol, SessionMessage, Terms,
+};
+use weir_io::Rng;
+use weir_link::codec::FRAME_LEN_MAX;
+use weir_link::grants::Claimant;
+use weir_link::{Arrived, ToPartition};
+use weir_partition::event_reader::EventReader;
+use weir_types::{Nanos, PartitionId, Reason, Role, SessionId};
+use weir_wire::session::NodeId;
+use weir_wire::{ClientMessage, Definition, Event};
+
+use crate::control::Control;
+use crate::partition::LinkedPartition;
+
+/// The templates of a link's messages.
+const TEMPLATES: std::ops::Range<u16> = 130..160;
+/// An incomplete frame and some of the next, and the output at which no more is made.
+const LIMITS: Limits = Limits { input_len_max: 2 * FRAME_LEN_MAX, output_len_max: 512 * 1024 };
+/// The time until commands are tried again that found no room in a ring, in nanoseconds.
+const RETRY_INTERVAL: u64 = 500_000;
+/// The time between looks at records that cannot be read yet, in nanoseconds.
+const LOOK_INTERVAL: u64 = 5_000_000;
+/// The time between looks at leases, silence and retention, in nanoseconds.
+const CARE_INTERVAL: u64 = 20_000_000;
+
+/// The parts of the door.
+pub struct LinkDoorParts {
+    /// The source of connections.
+    pub door: Door,
+    /// The control log's events from the first one: the sessions.
+    pub definitions: EventReader,
+    /// The partitions, control first.
+    pub partitions: Vec<LinkedPartition>,
+    /// The grants.
+    pub control: Control,
+    /// The node's identity.
+    pub node_id: NodeId,
+    /// Draws nonces.
+    pub rng: Box<dyn Rng + Send>,
+    /// The limits on connections.
+    pub limits: DoorLimits,
+    /// Set when the node stops.
+    pub draining: Arc<AtomicBool>,
+    /// Figures for other threads.
+    pub figures: Arc<DoorFigures>,
+}
+
+/// The agent of the door.
+pub type LinkDoorAgent = Listener<LinkDoor>;
+
+/// The protocol of links.
+pub struct LinkDoor {
+    definitions: EventReader,
+    partitions: Vec<LinkedPartition>,
+    control: Control,
+    /// The connection of each gateway to each partition, by the partition's index.
+    connections: BTreeMap<(usize, SessionId), ConnectionId>,
+    /// Connections to be ended, with the reason.
+    endings: Vec<(ConnectionId, Reason)>,
+    next_care: Nanos,
+}
+
+/// The state of a connection.
+#[derive(Debug, Default)]
+pub struct LinkState {
+    /// The index of the partition that it has opened.
+    partition: Option<usize>,
+    /// True once it has broken a rule: it is heard no more.
+    has_failed: bool,
+}
+
+/// Returns an agent that knows all sessions that the control log has defined.
+///
+/// # Errors
+/// When the operating system refuses.
+pub fn link_door(parts: LinkDoorParts) -> std::io::Result<LinkDoorAgent> {
+    let listener = ListenerParts {
+        door: parts.door,
+        node_id: parts.node_id,
+        rng: parts.rng,
+        limits: parts.limits,
+        draining: parts.draining,
+        figures: parts.figures,
+    };
+    let protocol = LinkDoor {
+        definitions: parts.definitions,
+        partitions: parts.partitions,
+        control: parts.control,
+        connections: BTreeMap::new(),
+        endings: Vec::new(),
+        next_care: Nanos(0),
+    };
+    Listener::new(listener, protocol)
+}
+
+impl LinkDoor {
+    /// Ends a connection soon, and hears it no more.
+    fn fail(&mut self, link: &mut Link<LinkState>, reason: Reason) {
+        link.state.has_failed = true;
+        self.endings.push((link.id, reason));
+        self.leave(link);
+    }
+
+    /// A connection is the gateway's link no more.
+    fn leave(&mut self, link: &mut Link<LinkState>) {
+        let Some(partition) = link.state.partition.take() else { return };
+        let key = (partition, link.session_id());
+        if self.connections.get(&key) == Some(&link.id) {
+            self.connections.remove(&key);
+            self.partitions[partition].end.disconnected(key.1);
+        }
+    }
+
+    /// A connection opens a link: it takes the place of an earlier one.
+    fn enter(&mut self, link: &mut Link<LinkState>, partition_id: PartitionId) -> Option<usize> {
+        let partition = self.partitions.iter().position(|one| one.id() == partition_id)?;
+        self.leave(link);
+        let key = (partition, link.session_id());
+        if let Some(before) = self.connections.insert(key, link.id) {
+            self.endings.push((before, Reason::TakenOver));
+            self.partitions[partition].end.disconnected(key.1);
+        }
+        link.state.partition = Some(partition);
+        Some(partition)
+    }
+
+    fn take_message(
+        &mut self,
+        link: &mut Link<LinkState>,
+        message: &ToPartition<'_>,
+        arrived: Arrived<'_>,
+    ) {
+        let gateway = link.session_id();
+        if let ToPartition::OpenLink(open) = message
+            && self.enter(link, open.partition_id).is_none()
+        {
+            return self.fail(link, Reason::WrongPartition);
+        }
+        let Some(partition) = link.state.partition else {
+            return self.fail(link, Reason::TooManyErrors);
+        };
+        if self.connections.get(&(partition, gateway)) != Some(&link.id) {
+            // Another connection has taken its place, and its end is on the way.
+            return;
+        }
+        if partition == 0 && self.take_for_control(link, message, arrived.at) {
+            return;
+        }
+        let LinkedPartition { end, side, .. } = &mut self.partitions[partition];
+        if let Err(fault) = end.take(gateway, arrived, side) {
+            tracing::warn!(gateway = gateway.0, %fault, "a link is closed");
+            self.fail(link, fault.reason());
+        }
+    }
+
+    /// Takes a message for the grants; false if it is none.
+    fn take_for_control(
+        &mut self,
+        link: &mut Link<LinkState>,
+        message: &ToPartition<'_>,
+        now: Nanos,
+    ) -> bool {
+        let gateway = link.session_id();
+        let Some(incarnation) = self.partitions[0].end.connected_as(gateway) else { return false };
+        match message {
+            ToPartition::ClaimSession(claim) => {
+                if !self.control.claim(gateway, *claim) {
+                    self.fail(link, Reason::WindowOverrun);
+                }
+            }
+            ToPartition::ReleaseSession(release) => {
+                self.control.release(release.bound_session_id, release.generation);
+            }
+            ToPartition::KeepClaims(_, grants) => {
+                let by = Claimant { gateway, incarnation };
+                let mut grants = grants.clone().flatten();
+                if !grants.all(|held| self.control.restore(by, &held, now)) {
+                    self.fail(link, Reason::NotEntitled);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Hands the output of a partition's end to its connections; returns the number of records.
+    fn pump(&mut self, partition: usize, links: &mut Links<LinkState>, now: Nanos) -> u64 {
+        let LinkedPartition { end, side, .. } = &mut self.partitions[partition];
+        let range = (partition, SessionId(0))..=(partition, SessionId(u32::MAX));
+        let mut count = 0;
+        for ((_, gateway), id) in self.connections.range(range) {
+            let Some(link) = links.get_mut(*id) else { continue };
+            if !link.socket.has_room() {
+                continue;
+            }
+            count += end.pump(*gateway, side, now);
+            let output = end.take_output(*gateway);
+            if !output.is_empty() {
+                link.socket.output.extend_from_slice(&output);
+                links.touch(*id);
+            }
+        }
+        count
+    }
+
+    fn end_connections(&mut self, links: &mut Links<LinkState>, now: Nanos) {
+        for (id, reason) in std::mem::take(&mut self.endings) {
+            links.end(id, reason, now);
+        }
+    }
+
+    /// Ends the links of gateways that are silent, or that lack records which are gone.
+    fn care(&mut self, now: Nanos) {
+        if now < self.next_care {
+            return;
+        }
+        self.next_care = Nanos(now.0 + CARE_INTERVAL);
+        for (index, partition) in self.partitions.iter_mut().enumerate() {
+            let range = (index, SessionId(0))..=(index, SessionId(u32::MAX));
+            let gateways = self.connections.range(range).map(|((_, gateway), _)| *gateway);
+            partition.keep_for(gateways);
+            for gateway in partition.end.tick(now) {
+                let id = self.connections.get(&(index, gateway)).copied();
+                self.endings.extend(id.map(|id| (id, Reason::HeartbeatLost)));
+            }
+            let range = (index, SessionId(0))..=(index, SessionId(u32::MAX));
+            for ((_, gateway), id) in self.connections.range(range) {
+                if partition.has_lost(*gateway) {
+                    self.endings.push((*id, Reason::SlowConsumer));
+                }
+            }
+        }
+    }
+}
+
+impl Protocol for LinkDoor {
+    type State = LinkState;
+
+    const TERMS: Terms = Terms {
+        name: "links",
+        section: "link",
+        frame_len_max: FRAME_LEN_MAX,
+        limits: LIMITS,
+        inside_limits: LIMITS,
+        read_len: 128 * 1024,
+        full_time_max: Nanos(10_000_000_000),
+        // A gateway has a connection to each partition.
+        is_exclusive: false,
+    };
+
+    fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool {
+        if self.definitions.next_of_any_epoch(record).is_none() {
+            return false;
+        }
+        if let Ok(Event::Defined(_, Definition::DefineSession(d))) = Event::decode(record) {
+            let is_trader = d.role == Role::Trader;
+            for partition in &mut self.partitions {
+                partition.side.note_trader(d.defined_session_id, is_trader);
+            }
+        }
+        true
+    }
+
+    fn session_connections_max(&self) -> u32 {
+        // Those that are made again may come before the end of the ones before.
+        2 * self.partitions.len() as u32
+    }
+
+    fn may_enter(&self, role: Role) -> bool {
+        role == Role::Gateway
+    }
+
+    fn serves(_message: &ClientMessage<'_>) -> bool {
+        false
+    }
+
+    fn take_own(
+        &mut self,
+        link: &mut Link<LinkState>,
+        said: OwnMessage<'_>,
+        now: Nanos,
+    ) -> Option<Intake> {
+        if !TEMPLATES.contains(&said.raw.template_id) {
+            return None;
+        }
+        if link.state.has_failed {
+            return Some(Intake::Done);
+        }
+        match ToPartition::decode(said.raw) {
+            Ok(message) => {
+                let arrived = Arrived { raw: *said.raw, len: said.len, at: now };
+                self.take_message(link, &message, arrived);
+                Some(Intake::Done)
+            }
+            Err(error) => Some(Intake::Refused(error.reason(), error.field())),
+        }
+    }
+
+    fn take(
+        &mut self,
+        _link: &mut Link<LinkState>,
+        _said: SessionMessage<'_>,
+        _now: Nanos,
+    ) -> Intake {
+        Intake::Refused(Reason::NotServedHere, "")
+    }
+
+    fn produce(&mut self, links: &mut Links<LinkState>, now: Nanos) -> usize {
+        let mut done = 0;
+        for partition in &mut self.partitions {
+            done += partition.work();
+        }
+        if let Some(control) = self.partitions.first_mut() {
+            done += self.control.answer(&mut control.end, now);
+        }
+        self.care(now);
+        for index in 0..self.partitions.len() {
+            done += usize::try_from(self.pump(index, links, now)).unwrap_or(usize::MAX);
+        }
+        self.end_connections(links, now);
+        done
+    }
+
+    fn gone(&mut self, link: &mut Link<LinkState>, _now: Nanos) {
+        self.leave(link);
+    }
+
+    fn next_deadline(&self, _links: &Links<LinkState>, now: Nanos) -> Option<Nanos> {
+        if self.partitions.iter().any(LinkedPartition::has_waiting) {
+            return Some(Nanos(now.0 + RETRY_INTERVAL));
+        }
+        let look = (!self.connections.is_empty()).then_some(Nanos(now.0 + LOOK_INTERVAL));
+        look.into_iter().chain(self.control.next_deadline()).min()
+    }
+}
