@@ -17,6 +17,7 @@ use weir_io::Rng;
 use weir_link::codec::FRAME_LEN_MAX;
 use weir_link::grants::Claimant;
 use weir_link::{Arrived, ToPartition};
+use weir_partition::control_import::ImportProgress;
 use weir_partition::event_reader::EventReader;
 use weir_types::{Nanos, PartitionId, Reason, Role, SessionId};
 use weir_wire::session::NodeId;
@@ -42,6 +43,8 @@ pub struct LinkDoorParts {
     pub door: Door,
     /// The control log's events from the first one: the sessions.
     pub definitions: EventReader,
+    /// How far the control importer has come.
+    pub imports: ImportProgress,
     /// The partitions, control first.
     pub partitions: Vec<LinkedPartition>,
     /// The grants.
@@ -64,6 +67,7 @@ pub type LinkDoorAgent = Listener<LinkDoor>;
 /// The protocol of links.
 pub struct LinkDoor {
     definitions: EventReader,
+    imports: ImportProgress,
     partitions: Vec<LinkedPartition>,
     control: Control,
     /// The connection of each gateway to each partition, by the partition's index.
@@ -97,6 +101,7 @@ pub fn link_door(parts: LinkDoorParts) -> std::io::Result<LinkDoorAgent> {
     };
     let protocol = LinkDoor {
         definitions: parts.definitions,
+        imports: parts.imports,
         partitions: parts.partitions,
         control: parts.control,
         connections: BTreeMap::new(),
@@ -222,6 +227,22 @@ impl LinkDoor {
         }
     }
 
+    /// Lets the partitions work. A gateway hears of no definition that the control importer has not
+    /// followed, and a partition gets commands once it has all that gateways may have heard of.
+    fn work(&mut self) -> usize {
+        let followed = self.imports.followed();
+        let Some((control, trading)) = self.partitions.split_first_mut() else { return 0 };
+        let mut done = control.take_in(followed) + control.hand_on();
+        let told = control.side.end_record() - 1;
+        for (index, partition) in trading.iter_mut().enumerate() {
+            done += partition.take_in(u64::MAX);
+            if self.imports.has_handed(index, told) {
+                done += partition.hand_on();
+            }
+        }
+        done
+    }
+
     /// Ends the links of gateways that are silent, or that lack records which are gone.
     fn care(&mut self, now: Nanos) {
         if now < self.next_care {
@@ -320,9 +341,7 @@ impl Protocol for LinkDoor {
 
     fn produce(&mut self, links: &mut Links<LinkState>, now: Nanos) -> usize {
         let mut done = 0;
-        for partition in &mut self.partitions {
-            done += partition.work();
-        }
+        done += self.work();
         if let Some(control) = self.partitions.first_mut() {
             done += self.control.answer(&mut control.end, now);
         }

@@ -137,10 +137,9 @@ impl LinkedPartition {
         self.side.partition_id
     }
 
-    /// Takes new records and refusals, and hands commands to the ring; returns the amount of work.
-    pub fn work(&mut self) -> usize {
-        let done = self.take_feedback() + self.take_events();
-        done + self.hand_on()
+    /// Takes refusals, and new records up to `last`; returns the amount of work.
+    pub fn take_in(&mut self, last: u64) -> usize {
+        self.take_feedback() + self.take_events(last)
     }
 
     /// Returns true if commands wait for room in the ring.
@@ -149,9 +148,12 @@ impl LinkedPartition {
         self.end.next_command().is_some()
     }
 
-    fn take_events(&mut self) -> usize {
+    fn take_events(&mut self, last: u64) -> usize {
         let LinkedPartition { end, side, record, .. } = self;
         for count in 0..EVENTS_MAX {
+            if side.events.next_record() > last {
+                return count;
+            }
             match side.events.next(record) {
                 ReadEvent::Record(number) => {
                     side.note(number, record);
@@ -179,7 +181,8 @@ impl LinkedPartition {
         count
     }
 
-    fn hand_on(&mut self) -> usize {
+    /// Hands commands to the ring while that has room; returns their number.
+    pub fn hand_on(&mut self) -> usize {
         let mut count = 0;
         while count < COMMANDS_MAX
             && let Some(next) = self.end.next_command()

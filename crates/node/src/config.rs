@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use weir_io::SyncStrategy;
+use weir_linkgate::config::UplinkSection;
 use weir_marketgate::gateway::MarketGatewaySection;
 use weir_orderstate::cold::ColdSection;
 use weir_orderstate::router::RouterSection;
@@ -23,6 +24,7 @@ use weir_types::{Durability, Nanos, PartitionId};
 use crate::diagnostics::{LineFormat, LineLevel};
 
 mod engine;
+mod link;
 mod listeners;
 mod market_publisher;
 mod partition;
@@ -36,6 +38,7 @@ mod router_tests;
 mod subscriptions;
 
 pub use self::engine::EngineSection;
+pub use self::link::LinkSection;
 pub use self::listeners::Listener;
 pub use self::market_publisher::MarketPublisherSection;
 pub use self::partition::PartitionSection;
@@ -66,13 +69,15 @@ pub enum NodeRole {
     Node,
     /// It has no orders; it serves those of the nodes behind it as one service.
     Router,
+    /// It has its clients' sessions, and a link to each partition.
+    Gateway,
 }
 
 /// All settings. Sizes are in bytes, times in the unit of the name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The role: `node` or `router`.
+    /// The role: `node`, `router` or `gateway`.
     pub role: NodeRole,
     /// The directory of logs and snapshots; empty where none is chosen. `weir serve` then takes its
     /// own default.
@@ -133,6 +138,10 @@ pub struct Config {
     pub market_publisher: Option<MarketPublisherSection>,
     /// The nodes behind a router; only with the role `router`.
     pub router: Option<RouterSection>,
+    /// The listener for gateway processes; none without it. Traders log on at those then.
+    pub link: Option<LinkSection>,
+    /// The links of a gateway process; only with the role `gateway`.
+    pub uplink: Option<UplinkSection>,
     /// Probes.
     pub probes: ProbesSection,
     /// The lines written to standard error.
@@ -496,6 +505,8 @@ impl Default for Config {
             market_gateway: None,
             market_publisher: None,
             router: None,
+            link: None,
+            uplink: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
         }
@@ -695,6 +706,9 @@ impl Config {
         if let Some(router) = &self.router {
             router.check()?;
         }
+        if let Some(link) = &self.link {
+            link.check()?;
+        }
         if let Some(key) = &self.bootstrap_key
             && parse_key(key).is_none()
         {
@@ -733,7 +747,9 @@ impl Config {
                         gateway is a node";
             return out("market_gateway", "(given)", want);
         }
+        self.check_links()?;
         match (self.role, &self.router) {
+            (NodeRole::Gateway, _) => Ok(()),
             (NodeRole::Node, None) => Ok(()),
             (NodeRole::Node, Some(_)) => out("router", "(given)", "none without role = \"router\""),
             (NodeRole::Router, None) => out("router", "(none)", "[[router.backend]] at least once"),

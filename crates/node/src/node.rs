@@ -14,13 +14,15 @@
 //! thread subscribe  durable subscriptions and their sockets, where configured
 //! thread market-…   market data: receive and update, and flush-… for its subscribers
 //! thread publish    the partitions' markets, where published; snapshots  snapshots of them
+//! thread links      links to gateway processes, where configured
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots; one more behind each NAME
 //! thread checkpoints the gateway's checkpoints
 //! thread archive    segments of logs before they are removed, where configured
 //! ```
 //! With split threads the gateway has its own. Each disk adds a thread where io_uring is missing;
-//! one thread per core watches for hiccups.
+//! one thread per core watches for hiccups. A gateway process has newcomers, gateway, uplinks,
+//! handshakes, and one that refuses queries.
 
 mod assembly;
 mod builder;
@@ -30,7 +32,9 @@ mod doors;
 mod engine_limits;
 mod exchange;
 mod gateway;
+mod gateway_process;
 mod known_partitions;
+mod links;
 mod market;
 mod operator;
 mod partition_threads;
@@ -70,6 +74,7 @@ pub struct Node {
     draining: Arc<AtomicBool>,
     address: SocketAddr,
     status: Arc<NodeStatus>,
+    link_address: Option<SocketAddr>,
     tls: Option<Arc<TlsDoor>>,
     web: Option<WebServer>,
     /// For a router: the channel for a new list of nodes behind it.
@@ -119,8 +124,8 @@ impl Recovery {
 }
 
 impl Node {
-    /// Starts the process that the configuration describes: a trading node, a following node, or a
-    /// router.
+    /// Starts the process that the configuration describes: a trading node, a following node, a
+    /// router, or a gateway.
     ///
     /// # Errors
     /// When an address is taken, a log is damaged or locked, a key cannot be read, or the machine
@@ -130,6 +135,7 @@ impl Node {
             NodeRole::Node if config.follows_own() => replica::start(config, health),
             NodeRole::Node => exchange::start(config, health),
             NodeRole::Router => router::start(config, health),
+            NodeRole::Gateway => gateway_process::start(config, health),
         }
     }
 
@@ -137,6 +143,12 @@ impl Node {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the address for gateway processes, if configured.
+    #[must_use]
+    pub fn link_address(&self) -> Option<SocketAddr> {
+        self.link_address
     }
 
     /// Returns the address of order state over HTTP, if served.

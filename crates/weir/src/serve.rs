@@ -33,7 +33,8 @@ pub struct ServeArgs {
     /// Configuration file (TOML).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The node's role: an exchange, or a router that serves the order state of many nodes.
+    /// The process's role: an exchange, a router that serves the order state of many nodes, or a
+    /// gateway with sessions and links to partitions.
     #[arg(long, value_name = "ROLE")]
     pub role: Option<NodeRole>,
     /// Directory of logs, snapshots and keys. By default WEIR_DIR, else weir-data; of a market-data
@@ -370,7 +371,8 @@ async fn live(
     let market = node.market_addresses().first().map(|address| format!(" market={address}"));
     let market = market.unwrap_or_default();
     let channels = channels_in_words(node.channels());
-    let others = format!("{ingest}{subscriptions}{market}{web}{channels}");
+    let link = node.link_address().map_or(String::new(), |address| format!(" link={address}"));
+    let others = format!("{ingest}{subscriptions}{market}{web}{channels}{link}");
     announce(format_args!("weir ready order-entry={} http={http}{others}", node.address()));
     let outcome = tokio::select! {
         biased;

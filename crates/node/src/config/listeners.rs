@@ -11,8 +11,8 @@ use weir_runtime::ConfigError;
 use super::Config;
 
 /// The keys of listeners with a logon that `[tls]` makes secret. `web` has a rule of its own.
-const WITH_KEYS: [&str; 4] =
-    ["listen", "ingest.listen", "subscriptions.listen", "market_gateway.listen"];
+const WITH_KEYS: [&str; 5] =
+    ["listen", "link.listen", "ingest.listen", "subscriptions.listen", "market_gateway.listen"];
 
 /// An address that a node listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,7 @@ impl Config {
             ("listen", Some(self.listen)),
             ("http", Some(self.http)),
             ("web.listen", self.web.as_ref().map(|web| web.listen)),
+            ("link.listen", self.link.as_ref().map(|link| link.listen)),
             ("ingest.listen", self.ingest.as_ref().map(|ingest| ingest.listen)),
             ("subscriptions.listen", self.subscriptions.as_ref().map(|broker| broker.listen)),
         ];

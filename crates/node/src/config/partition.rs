@@ -55,7 +55,7 @@ impl Config {
     /// for a router.
     #[must_use]
     pub fn own_ids(&self) -> Vec<PartitionId> {
-        if self.role == NodeRole::Router {
+        if self.role != NodeRole::Node {
             return Vec::new();
         }
         let mut ids: Vec<_> = self.partitions.iter().map(|one| PartitionId(one.id)).collect();

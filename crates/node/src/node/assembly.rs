@@ -134,7 +134,8 @@ impl<'a> Assembly<'a> {
             0 => "control".to_owned(),
             id => format!("partition-{id}"),
         };
-        let views = [&self.wakes.gateway].into_iter();
+        let links = self.config.link.as_ref().map(|_| &self.wakes.links);
+        let views = [&self.wakes.gateway].into_iter().chain(links);
         Partition::new(PartitionParts {
             engine: recovered.engine,
             log: recovered.log,

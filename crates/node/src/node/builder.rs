@@ -23,7 +23,7 @@ use weir_orderstate::stores::snapshots::SnapshotWriter;
 use weir_partition::checkpoint::CheckpointAgent;
 use weir_partition::control_import::{ControlImporter, ImportProgress, ImportingPartition};
 use weir_partition::formats::refuse_unfit;
-use weir_partition::handoff::{SourcePort, gateway_to_partition};
+use weir_partition::handoff::{PartitionPort, SourcePort, gateway_to_partition};
 use weir_partition::places::Location;
 use weir_partition::recovery::{RecoveredPartition, RecoverySettings, find_in_directory};
 use weir_probe::Drain;
@@ -37,6 +37,7 @@ use super::cold::log_end;
 use super::doors::OuterDoor;
 use super::engine_limits::{AwaitedLimits, wait_for_limits};
 use super::gateway::{GatewayEnds, GatewayStart, WebSide, port_of};
+use super::links::Links;
 use super::operator::bootstrap;
 use super::partition_threads::{PartitionRunners, PartitionThreads};
 use super::probes::{Probes, keeper, start_hiccups};
@@ -73,6 +74,7 @@ pub(super) struct Builder<'a> {
     newcomers: Runner,
     history: Runner,
     handshakes: Option<Runner>,
+    links: Links,
     /// The reader's end of the gateway's ring to the order stores, until a role takes it.
     gateway_port: Option<GatewayPort>,
     web: WebSide,
@@ -167,6 +169,8 @@ struct Rings {
     /// The partitions' ends, each with that of its first source in front.
     sources: Vec<Vec<SourcePort>>,
     importer: Option<ControlImporter>,
+    /// The ends of the links to gateway processes; without links none.
+    links: Vec<PartitionPort>,
 }
 
 /// Creates the rings to the partitions. The control partition's first source is the operator of a
@@ -178,7 +182,7 @@ fn rings(
     bootstrap: SourcePort,
 ) -> Rings {
     let (mut ports, mut sources, mut fed) = (Vec::new(), Vec::new(), Vec::new());
-    let mut first = Some(bootstrap);
+    let (mut first, mut links) = (Some(bootstrap), Vec::new());
     for one in recovered {
         let wake = threads.wake_of(one.partition_id, &parts.wakes.partition);
         let ring = || gateway_to_partition(one.partition_id, wake.clone());
@@ -189,13 +193,16 @@ fn rings(
             fed.push(ImportingPartition::new(port, one.engine.control_position()));
             SourcePort { feedback: None, ..source }
         });
-        sources.push(vec![before, source]);
+        let of_links = parts.config.link.is_some().then(ring);
+        let (link, of_link) = of_links.unzip();
+        links.extend(link);
+        sources.push([before, source].into_iter().chain(of_link).collect());
     }
     let importer = (!fed.is_empty()).then(|| {
         let events = recovered[0].reader("control importer");
         ControlImporter::new(events, fed, parts.wakes.gateway.clone())
     });
-    Rings { ports, sources, importer }
+    Rings { ports, sources, importer, links }
 }
 
 impl<'a> Builder<'a> {
@@ -216,19 +223,21 @@ impl<'a> Builder<'a> {
         let mut probes = Probes::start(config, &mut notes);
         let parts = Assembly::new(config, health, tls)?;
         let bootstrap = bootstrap(config, &recovered[0], &mut notes)?;
-        let Rings { ports, sources, importer } = rings(&parts, &threads, &recovered, bootstrap);
+        let rings = rings(&parts, &threads, &recovered, bootstrap);
+        let Rings { ports, sources, importer, links } = rings;
         let imports = importer.as_ref().map_or_else(ImportProgress::unbounded, |i| i.progress());
+        let links = parts.links(&recovered, (links, imports.clone()), &mut notes)?;
         let wakes = &parts.wakes;
         let (delivery_port, gateway_port) =
             gateway_to_delivery(wakes.gateway.clone(), wakes.delivery.clone());
         let (door, handshakes) = parts.front_door(listener)?;
         let before_gateway = Instant::now();
         let ends = GatewayEnds { ports, imports, delivery: delivery_port };
-        let gateway = parts.gateway(ends, &mut probes, &recovered)?;
+        let GatewayStart { mut gateway, checkpoints, notes: of_gateway } =
+            parts.gateway(ends, &mut probes, &recovered)?;
         let times = StartTimes { gateway: before_gateway.elapsed(), ..StartTimes::default() };
-        let GatewayStart { mut gateway, checkpoints, notes: of_gateway } = gateway;
         notes.extend(of_gateway);
-        let newcomers = parts.newcomers(door, &mut gateway)?;
+        let newcomers = parts.newcomers(door, &mut gateway, None)?;
         let history = parts.history(&mut gateway);
         let web = parts.web_side(&gateway, || recovered[0].reader("web"));
         let definitions = gateway.definition_count();
@@ -247,7 +256,8 @@ impl<'a> Builder<'a> {
             newcomers,
             history,
             handshakes,
-            gateway_port,
+            links,
+            gateway_port: Some(gateway_port),
             web,
             web_listener,
             address,
@@ -314,6 +324,7 @@ impl<'a> Builder<'a> {
         });
         let common = CommonThreads {
             newcomers: self.newcomers,
+            links: self.links.threads,
             history: self.history,
             handshakes: self.handshakes,
             web_readers: web.readers,
@@ -339,6 +350,7 @@ impl<'a> Builder<'a> {
             draining,
             address,
             status,
+            link_address: self.links.address,
             tls,
             web,
             reload,
@@ -375,7 +387,7 @@ fn check_imports(
 }
 
 /// Listens for order entry and delivery.
-fn listen(config: &Config) -> anyhow::Result<(std::net::TcpListener, SocketAddr)> {
+pub(super) fn listen(config: &Config) -> anyhow::Result<(std::net::TcpListener, SocketAddr)> {
     let listener = std::net::TcpListener::bind(config.listen)
         .with_context(|| format!("cannot listen on {}", config.listen))?;
     // Called again for a longer backlog of unaccepted connections: the default is 128.
@@ -393,7 +405,7 @@ fn listen_for_web(config: &Config) -> anyhow::Result<Option<std::net::TcpListene
 }
 
 /// Opens the node's TLS identity, where configured.
-fn open_door(config: &Config) -> anyhow::Result<Option<Arc<TlsDoor>>> {
+pub(super) fn open_door(config: &Config) -> anyhow::Result<Option<Arc<TlsDoor>>> {
     let door = config.tls.as_ref().map(|tls| TlsDoor::open(tls.files())).transpose()?;
     Ok(door.map(Arc::new))
 }

@@ -5,7 +5,7 @@ use weir_gateway::Gateway;
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
 use weir_partition::checkpoint::{
-    CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, load,
+    Checkpoint, CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, load,
 };
 use weir_partition::recovery::RecoveredPartition;
 
@@ -30,6 +30,25 @@ impl Assembly<'_> {
         }
     }
 
+    /// Returns the newest checkpoint of a partition that fits its log, for another index of its
+    /// events.
+    pub(super) fn checkpoint_of(
+        &self,
+        of: &RecoveredPartition,
+    ) -> anyhow::Result<Option<Checkpoint>> {
+        if of.partition_id.is_none() {
+            return Ok(None);
+        }
+        let disk = ThreadDisk::open(&of.checkpoints_dir(), None)?;
+        let mut store = SnapshotStore::new(disk, of.log.log_id(), of.partition_id);
+        let copies_retained_max = self.config.gateway.copies_retained_max as usize;
+        let (events, event_count) = (|| of.reader("links"), of.event_count());
+        let sessions = &sessions_of(of);
+        let log = CheckpointLog { events: &events, event_count, sessions, copies_retained_max };
+        // The gateway's start says which are passed over.
+        Ok(load(&mut store, log, &mut Vec::new())?)
+    }
+
     fn try_checkpoint(
         &self,
         gateway: &mut Gateway,
@@ -44,11 +63,7 @@ impl Assembly<'_> {
         let events = || of.reader("gateway checkpoint");
         let event_count = of.event_count();
         let firms: Vec<_> = of.engine.session_firms().collect();
-        let sessions = of.engine.sessions().zip(&firms).map(|((id, state), (_, firm_id))| {
-            EngineSession { id, firm_id: *firm_id, next_event_no: state.next_event_no }
-        });
-        let sessions: Vec<_> = sessions.collect();
-        let sessions = &sessions;
+        let sessions = &sessions_of(of);
         let log = CheckpointLog { events: &events, event_count, sessions, copies_retained_max };
         let mut notes = Vec::new();
         let checkpoint = load(&mut store, log, &mut notes)?;
@@ -68,4 +83,15 @@ impl Assembly<'_> {
         });
         Ok((agent, notes))
     }
+}
+
+/// Returns the sessions of a recovered engine, in order.
+fn sessions_of(of: &RecoveredPartition) -> Vec<EngineSession> {
+    let sessions = of.engine.sessions().zip(of.engine.session_firms());
+    let session = sessions.map(|((id, state), (_, firm_id))| EngineSession {
+        id,
+        firm_id,
+        next_event_no: state.next_event_no,
+    });
+    session.collect()
 }

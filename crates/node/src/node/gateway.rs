@@ -1,6 +1,7 @@
 //! The gateway of a node with its newcomers, and the readers over HTTP beside it.
 
-use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError};
 
 use weir_door::Door;
 use weir_door::lobby::LobbyLimits;
@@ -98,8 +99,11 @@ impl Assembly<'_> {
             for state in recovered.engine.instruments() {
                 gateway.know_instrument(port, &state.definition);
             }
-            for id in recovered.engine.cancel_on_disconnect() {
-                gateway.await_return(port, *id);
+            // Those that the links await are not this gateway's.
+            if self.config.link.is_none() {
+                for id in recovered.engine.cancel_on_disconnect() {
+                    gateway.await_return(port, *id);
+                }
             }
         }
         gateway.publish_status();
@@ -118,12 +122,18 @@ impl Assembly<'_> {
             },
             copies_retained_max: section.copies_retained_max as usize,
             return_within: Nanos(section.return_within_ms * 1_000_000),
-            traders_elsewhere: false,
+            traders_elsewhere: self.config.link.is_some(),
         }
     }
 
     /// Builds the thread of connections that have not logged on.
-    pub(super) fn newcomers(&self, door: Door, gateway: &mut Gateway) -> anyhow::Result<Runner> {
+    /// With a flag they wait in the system's backlog until it is set.
+    pub(super) fn newcomers(
+        &self,
+        door: Door,
+        gateway: &mut Gateway,
+        may_accept: Option<Arc<AtomicBool>>,
+    ) -> anyhow::Result<Runner> {
         let wakes = &self.wakes;
         let (port, to_gateway) = link(wakes.gateway.clone(), wakes.newcomers.clone());
         let newcomers = Newcomers::new(NewcomersParts {
@@ -136,6 +146,10 @@ impl Assembly<'_> {
             draining: self.draining.clone(),
             status: self.gateway_status.clone(),
         })?;
+        let newcomers = match may_accept {
+            Some(flag) => newcomers.waiting_for(flag),
+            None => newcomers,
+        };
         let runner = Runner::new("newcomers", wakes.newcomers.clone(), WaitStrategy::Park)
             .sharing(NEWCOMERS_SHARE)
             .giving_way()

@@ -46,6 +46,7 @@ pub(super) struct Wakes {
     pub(super) replica: Wake,
     pub(super) subscriptions: Wake,
     pub(super) cold: Wake,
+    pub(super) links: Wake,
 }
 
 impl Wakes {
@@ -63,6 +64,7 @@ impl Wakes {
             replica: Wake::new(),
             subscriptions: Wake::new(),
             cold: Wake::new(),
+            links: Wake::new(),
         }
     }
 }
@@ -157,6 +159,8 @@ pub(super) struct Cores {
 /// The threads that every role has beside its order path and its delivery thread.
 pub(super) struct CommonThreads {
     pub(super) newcomers: Runner,
+    /// The thread of links, with that of its handshakes behind it.
+    pub(super) links: Vec<Runner>,
     pub(super) history: Runner,
     pub(super) handshakes: Option<Runner>,
     pub(super) web_readers: Option<HubAgent>,
@@ -192,6 +196,9 @@ impl Assembly<'_> {
         // Each thread is watched from its start: a recovery may last longer than the limit without
         // a cycle.
         threads.push(common.newcomers.with_beat(self.beat("newcomers")).start()?);
+        for runner in common.links {
+            threads.push(runner.start()?);
+        }
         self.start_cores(cores, wake_fd, threads)?;
         self.start_doors(views.ingest, views.subscriptions, threads)?;
         threads.push(views.delivery.with_beat(self.beat("delivery")).start()?);

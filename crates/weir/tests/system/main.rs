@@ -28,6 +28,7 @@ mod halts;
 mod ingest;
 mod ingest_restart;
 mod leftovers;
+mod links;
 mod liveness;
 mod lobby;
 mod logon;

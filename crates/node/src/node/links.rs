@@ -1,0 +1,119 @@
+//! The links of a node to gateway processes, where configured: a ring to each partition, and the
+//! thread of the listener.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use weir_door::DoorFigures;
+use weir_io::{OsRng, Rng, monotonic_now};
+use weir_link::PartitionTerms;
+use weir_linkgate::control::{Control, next_start};
+use weir_linkgate::door::{LinkDoorParts, link_door};
+use weir_linkgate::partition::{LinkedPartition, LinkedPartitionParts, RecoveredSession};
+use weir_linkgate::seal::SealKey;
+use weir_partition::control_import::ImportProgress;
+use weir_partition::handoff::PartitionPort;
+use weir_partition::recovery::RecoveredPartition;
+use weir_runtime::Runner;
+use weir_types::Nanos;
+use weir_wire::session::NodeId;
+
+use super::assembly::Assembly;
+use crate::config::LinkSection;
+
+/// The interval of a link's pulses.
+const PULSE: Nanos = Nanos(1_000_000_000);
+/// The unanswered commands of a gateway at a partition.
+const COMMANDS_MAX: u32 = 8_192;
+
+/// The links of a node; empty where none are configured.
+#[derive(Default)]
+pub(super) struct Links {
+    /// The address of the listener.
+    pub(super) address: Option<SocketAddr>,
+    /// The thread of the listener, and that of its handshakes.
+    pub(super) threads: Vec<Runner>,
+}
+
+impl Assembly<'_> {
+    /// Builds the links to gateway processes, where configured, with their ends of the rings to the
+    /// partitions and the progress of the control importer.
+    pub(super) fn links(
+        &self,
+        recovered: &[RecoveredPartition],
+        (rings, imports): (Vec<PartitionPort>, ImportProgress),
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<Links> {
+        let Some(section) = &self.config.link else { return Ok(Links::default()) };
+        let listener = std::net::TcpListener::bind(section.listen)
+            .with_context(|| format!("cannot listen for gateways on {}", section.listen))?;
+        let address = listener.local_addr()?;
+        let (door, handshakes) = self.door(listener, "links-tls", &self.wakes.links)?;
+        let key = SealKey::of_node(&self.config.dir)?;
+        let control = Control::new(next_start(&self.config.dir)?, key.clone());
+        let incarnation = OsRng.next_u64();
+        let mut partitions = Vec::new();
+        for (of, ring) in recovered.iter().zip(rings) {
+            let terms = terms_of(section, of, incarnation);
+            partitions.push(self.linked(of, ring, (terms, key.clone()), notes));
+        }
+        let agent = link_door(LinkDoorParts {
+            door,
+            definitions: recovered[0].reader("links"),
+            partitions,
+            imports,
+            control,
+            node_id: NodeId(recovered[0].log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
+            limits: self.door_limits(section.connections_max),
+            draining: self.draining.clone(),
+            figures: std::sync::Arc::<DoorFigures>::default(),
+        })?;
+        let runner = Runner::new("links", self.wakes.links.clone(), self.config.wait)
+            .with_sockets(agent)
+            .with_beat(self.beat("links"));
+        let handshakes = handshakes.map(|runner| runner.with_beat(self.beat("links-tls")));
+        let threads = [runner].into_iter().chain(handshakes).collect();
+        Ok(Links { address: Some(address), threads })
+    }
+
+    fn linked(
+        &self,
+        of: &RecoveredPartition,
+        ring: PartitionPort,
+        (terms, key): (PartitionTerms, SealKey),
+        notes: &mut Vec<String>,
+    ) -> LinkedPartition {
+        let checkpoint = self.checkpoint_of(of).unwrap_or_else(|error| {
+            notes.push(format!("links: the events are read from the first one on: {error:#}"));
+            None
+        });
+        let firms = of.engine.session_firms();
+        let sessions = of.engine.sessions().zip(firms).map(|((id, state), (_, firm_id))| {
+            let (next_event_no, last_request_no) = (state.next_event_no, state.last_request_no);
+            RecoveredSession { id, firm_id, next_event_no, last_request_no }
+        });
+        let instruments = of.engine.instruments().map(|state| state.definition);
+        let parts = LinkedPartitionParts {
+            terms,
+            ring,
+            events: of.reader("links"),
+            checkpoint,
+            sessions: sessions.collect(),
+            instruments: instruments.filter(|d| d.partition_id == of.partition_id).collect(),
+            choices: of.engine.cancel_on_disconnect().to_vec(),
+            key,
+        };
+        LinkedPartition::new(parts, monotonic_now())
+    }
+}
+
+fn terms_of(section: &LinkSection, of: &RecoveredPartition, incarnation: u64) -> PartitionTerms {
+    PartitionTerms {
+        partition_id: of.partition_id,
+        incarnation,
+        lease: Nanos(u64::from(section.lease_ms) * 1_000_000),
+        pulse: PULSE,
+        commands_max: COMMANDS_MAX,
+    }
+}
