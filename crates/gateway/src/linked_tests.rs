@@ -146,7 +146,9 @@ fn a_logon_that_control_or_a_partition_refuses_at_last_is_given_up() {
 
     client.tell(&mut node, "logon 3 7\n");
     links.let_bind(&mut node, &mut client);
-    [0, 1].map(|port| links.asks(port));
+    for port in [0, 1] {
+        links.asks(port);
+    }
     links.bound(0, BOUND);
     links.bound(1, SessionBound { reason: Reason::TakenOver, ..BOUND });
     assert_eq!(client.listen(&mut node, 10), ["refused 3 TakenOver"]);

@@ -16,7 +16,7 @@ use weir_door::{
 use weir_io::Rng;
 use weir_link::codec::FRAME_LEN_MAX;
 use weir_link::grants::Claimant;
-use weir_link::{Arrived, ToPartition};
+use weir_link::{Arrived, PartitionView as _, ToPartition};
 use weir_partition::control_import::ImportProgress;
 use weir_partition::event_reader::EventReader;
 use weir_types::{Nanos, PartitionId, Reason, Role, SessionId};

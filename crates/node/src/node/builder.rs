@@ -257,7 +257,7 @@ impl<'a> Builder<'a> {
             history,
             handshakes,
             links,
-            gateway_port: Some(gateway_port),
+            gateway_port,
             web,
             web_listener,
             address,

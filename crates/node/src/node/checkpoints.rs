@@ -39,7 +39,7 @@ impl Assembly<'_> {
         if of.partition_id.is_none() {
             return Ok(None);
         }
-        let disk = ThreadDisk::open(&of.checkpoints_dir(), None)?;
+        let disk = ThreadDisk::open(&of.dirs().checkpoints(), None)?;
         let mut store = SnapshotStore::new(disk, of.log.log_id(), of.partition_id);
         let copies_retained_max = self.config.gateway.copies_retained_max as usize;
         let (events, event_count) = (|| of.reader("links"), of.event_count());

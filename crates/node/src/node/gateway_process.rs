@@ -19,6 +19,7 @@ use weir_linkgate::config::UplinkSection;
 use weir_linkgate::connection::Connection;
 use weir_linkgate::linked_port::LinkedPort;
 use weir_linkgate::uplinks::{Uplink, UplinkAgent};
+use weir_partition::control_import::ImportProgress;
 use weir_partition::handoff::gateway_to_partition;
 use weir_partition::stage_clock::StageClock;
 use weir_probe::Drain;
@@ -119,7 +120,7 @@ impl Assembly<'_> {
             let (link, ends) = gateway_to_link(self.wakes.gateway.clone());
             let linked = LinkedPort::new(id, source, ends);
             ports.push(PortParts { ring, events: linked.reader(), link: Some(link) });
-            uplinks.push(Uplink::new(Connection::new(at, terms.0, key.clone())?, linked, terms));
+            uplinks.push(Uplink::new(Connection::new(at, terms.0, key)?, linked, terms));
         }
         Ok((ports, uplinks))
     }
@@ -135,6 +136,7 @@ impl Assembly<'_> {
         let gateway = Gateway::new(GatewayParts {
             net: Net::System,
             ports,
+            imports: ImportProgress::unbounded(),
             delivery,
             recorder: probes.recorder("gateway"),
             clock: StageClock::new(probes.clock.clone().filter(|_| probes.drain.is_some())),
