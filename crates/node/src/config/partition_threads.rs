@@ -14,7 +14,7 @@ const NAME_LEN_MAX: usize = 15;
 const CORE_MAX: usize = 1_023;
 
 /// The names of the node's own threads.
-const OWN_NAMES: [&str; 32] = [
+const OWN_NAMES: [&str; 35] = [
     "archive",
     "checkpoints",
     "cold",
@@ -27,6 +27,8 @@ const OWN_NAMES: [&str; 32] = [
     "ingest",
     "ingest-tls",
     "keeper",
+    "links",
+    "links-tls",
     "main",
     "market-post",
     "market-receive",
@@ -41,6 +43,7 @@ const OWN_NAMES: [&str; 32] = [
     "store-snapshots",
     "subscribe",
     "subscribe-tls",
+    "uplinks",
     "web",
     "web-market",
     "web-readers",
