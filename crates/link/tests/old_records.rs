@@ -196,7 +196,16 @@ fn a_request_whose_first_record_cannot_be_read_yet_waits_and_holds_up_no_other()
 #[test]
 fn requests_beyond_the_bounds_end_the_link() {
     let many: Vec<_> = (100..229).collect();
-    for (records, from) in [(&[][..], 0), (&[14, 12], 0), (&[12, 12], 0), (&[12], 12), (&many, 0)] {
+    // Record zero stopped the reader of the files, and with it the node.
+    for (records, from) in [
+        (&[][..], 0),
+        (&[0], 0),
+        (&[0, 12], 0),
+        (&[14, 12], 0),
+        (&[12, 12], 0),
+        (&[12], 12),
+        (&many, 0),
+    ] {
         let mut view = Records { count: 1_000, in_files: 900 };
         let mut end = partition(&mut view);
         let refused = take(&mut end, &mut view, &ask(1, from, records));

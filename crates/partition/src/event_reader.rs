@@ -347,6 +347,10 @@ impl PastEvents {
 
     /// Copies record `wanted` into `into`.
     pub fn read_at(&mut self, wanted: u64, into: &mut Vec<u8>) -> PastRead {
+        if wanted == 0 {
+            // Records begin at one.
+            return PastRead::Deleted;
+        }
         if self.read_in_memory(wanted, into) == PastRead::Found {
             return PastRead::Found;
         }

@@ -51,6 +51,8 @@ impl GatewayLink {
     ) -> Result<(), LinkFault> {
         let numbers: Vec<_> = numbers.flatten().map(|one| one.record).collect();
         let is_page = numbers.len() <= PAGE_RECORDS_MAX && numbers.is_sorted_by(|a, b| a < b);
+        // No record has the number zero, and a reader of the files would stop the process.
+        let is_page = is_page && numbers.first() != Some(&0);
         if !is_page || numbers.is_empty() == (ask.from_record == 0) {
             return Err(LinkFault::OutOfPlace("AskRecords"));
         }

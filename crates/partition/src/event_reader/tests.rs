@@ -271,6 +271,7 @@ fn a_record_that_is_neither_in_memory_nor_in_the_files_is_missing_and_not_the_en
     // Nothing is written to the files yet, and the tail holds fewer than a hundred.
     assert_eq!(reader.events.next(&mut record), ReadEvent::Missing);
     assert_eq!(reader.past.read_at(1, &mut record), PastRead::Missing);
+    assert_eq!(reader.past.read_at(0, &mut record), PastRead::Deleted, "there is none");
     assert_eq!((world.handle.wanted_in_files(), reader.events.next_record()), (1, 1));
     world.flush();
     reader.check(&world);
