@@ -110,6 +110,8 @@ struct HeldSession {
     from_record: u64,
     /// True while the answer to a `BindSession` of this connection is due.
     is_asked: bool,
+    /// True while that answer is due to a naming at the opening: the link is open after it.
+    is_named: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,7 +258,9 @@ impl GatewayEnd {
         self.phase = Phase::Away;
         self.output.clear();
         self.batch = BatchEntries::default();
-        self.held.values_mut().for_each(|held| held.is_asked = false);
+        for held in self.held.values_mut() {
+            (held.is_asked, held.is_named) = (false, false);
+        }
         if plant::is(Plant::KeptDropped) {
             self.kept.clear();
         }
@@ -264,14 +268,16 @@ impl GatewayEnd {
     }
 
     /// Asks to bind a session that control has granted. Without an open link it is bound when the
-    /// link is open.
+    /// link is open. Its commands under an earlier binding come before.
     pub fn bind(&mut self, wanted: WantedBinding, view: &mut impl GatewayView) {
+        self.flush(self.said_at);
         let held = HeldSession {
             wanted,
             is_bound: false,
             was_bound: false,
             from_record: 0,
             is_asked: false,
+            is_named: false,
         };
         self.held.insert(wanted.session_id, held);
         if self.is_linked() {
@@ -379,15 +385,16 @@ impl GatewayEnd {
         if self.phase != Phase::Open {
             return;
         }
-        let end = self.kept.range().1;
-        let mut bytes = Vec::new();
-        while self.to_send < end {
-            let number = self.to_send;
-            if number == self.again_before && !self.batch.is_empty() {
+        let (mut bytes, mut last) = (Vec::new(), 0);
+        while let Some((number, kept)) = self.kept.unsent(self.to_send) {
+            let kept = *kept;
+            if self.to_send <= self.again_before
+                && number >= self.again_before
+                && !self.batch.is_empty()
+            {
                 self.put_batch(now, Switch::On);
             }
-            self.to_send += 1;
-            let Some(kept) = self.kept.unsent(number) else { continue };
+            self.to_send = number + 1;
             let held = self.held.get(&kept.request.session_id());
             // That of a session that is being bound follows with the answer to that.
             let Some(held) = held.filter(|held| held.is_bound) else { continue };
@@ -400,12 +407,13 @@ impl GatewayEnd {
             };
             self.batch.push(&entry, &bytes);
             self.kept.sent(number);
+            last = number;
             if self.batch.is_full(COMMANDS_MAX) {
                 self.put_batch(now, self.is_again(number));
             }
         }
         if !self.batch.is_empty() {
-            self.put_batch(now, self.is_again(end - 1));
+            self.put_batch(now, self.is_again(last));
         }
     }
 
@@ -595,6 +603,7 @@ impl GatewayEnd {
         self.phase = Phase::Naming;
         let ids: Vec<_> = self.held.keys().copied().collect();
         ids.iter().for_each(|id| self.ask_to_bind(*id, view));
+        self.held.values_mut().for_each(|held| held.is_named = true);
         for (id, generation) in std::mem::take(&mut self.moved) {
             self.put_unbind(id, generation, Switch::Off);
         }
@@ -666,13 +675,14 @@ impl GatewayEnd {
         bound: &SessionBound,
         view: &mut impl GatewayView,
     ) -> Result<(), LinkFault> {
+        let mut bound = *bound;
         if bound.is_check == Switch::Off {
             let id = bound.bound_session_id;
             let held = self.held.get_mut(&id).filter(|held| held.is_asked);
             let held = held.filter(|held| held.wanted.generation == bound.generation);
             // An answer for a binding that was given up since concerns nobody.
             let Some(held) = held else { return Ok(()) };
-            held.is_asked = false;
+            (held.is_asked, held.is_named) = (false, false);
             let goes_on = held.is_bound && bound.reason == Reason::None;
             if !goes_on {
                 held.from_record = bound.next_record;
@@ -680,11 +690,14 @@ impl GatewayEnd {
             if bound.reason == Reason::None {
                 (held.is_bound, held.was_bound) = (true, true);
                 self.to_send = self.kept.range().0;
+                // Commands that are still to be sent count as received: the client would give
+                // their numbers to other requests.
+                bound.last_request_no = bound.last_request_no.max(self.kept.highest_of(id));
             } else {
                 self.drop_session(id);
             }
         }
-        view.bound(bound);
+        view.bound(&bound);
         Ok(())
     }
 
@@ -695,7 +708,8 @@ impl GatewayEnd {
     }
 
     fn open_if_due(&mut self, now: Nanos) {
-        if self.phase != Phase::Naming || self.held.values().any(|held| held.is_asked) {
+        // Sessions that log on meanwhile are not waited for: there may always be another one.
+        if self.phase != Phase::Naming || self.held.values().any(|held| held.is_named) {
             return;
         }
         let has_all = !self.is_continued || self.next_record >= self.end_record;

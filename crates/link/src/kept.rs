@@ -2,7 +2,7 @@
 //!
 //! INVARIANT: a session's request is in here once, and at most `max` are.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use weir_types::{Nanos, Reason, RequestNo, SessionId};
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
@@ -23,8 +23,6 @@ pub struct LinkCommand {
 #[derive(Clone, Copy, Debug)]
 struct KeptCommand {
     command: LinkCommand,
-    /// False once it is answered; its room is freed with those before it.
-    is_due: bool,
     /// True once it was sent by the present connection.
     is_sent: bool,
 }
@@ -32,9 +30,10 @@ struct KeptCommand {
 /// The commands without an answer.
 #[derive(Debug, Default)]
 pub struct Kept {
-    commands: VecDeque<KeptCommand>,
-    /// The number of the first command.
-    first: u64,
+    /// By their numbers. An answered one leaves at once, also from the middle: it takes no room in
+    /// the window of those behind it.
+    commands: BTreeMap<u64, KeptCommand>,
+    next: u64,
     numbers: BTreeMap<(SessionId, RequestNo), u64>,
 }
 
@@ -45,13 +44,14 @@ impl Kept {
         if self.numbers.contains_key(&key) {
             return None;
         }
-        let number = self.first + self.commands.len() as u64;
+        let number = self.next;
+        self.next += 1;
         self.numbers.insert(key, number);
-        self.commands.push_back(KeptCommand { command, is_due: true, is_sent: false });
+        self.commands.insert(number, KeptCommand { command, is_sent: false });
         Some(number)
     }
 
-    /// Returns the number of commands, with answered ones behind one that is not.
+    /// Returns the number of commands.
     #[must_use]
     pub fn len(&self) -> usize {
         self.commands.len()
@@ -66,41 +66,42 @@ impl Kept {
     /// Returns the number of the first command, and that after the last.
     #[must_use]
     pub fn range(&self) -> (u64, u64) {
-        (self.first, self.first + self.commands.len() as u64)
+        let first = self.commands.first_key_value().map_or(self.next, |(number, _)| *number);
+        (first, self.next)
     }
 
-    /// Returns a command by its number, if it has no answer and was not sent by the present
-    /// connection.
+    /// Returns the first command from a number on that was not sent by the present connection, with
+    /// its number.
     #[must_use]
-    pub fn unsent(&self, number: u64) -> Option<&LinkCommand> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        let kept = self.commands.get(index).filter(|kept| kept.is_due && !kept.is_sent);
-        kept.map(|kept| &kept.command)
+    pub fn unsent(&self, from: u64) -> Option<(u64, &LinkCommand)> {
+        let mut unsent = self.commands.range(from..).filter(|(_, kept)| !kept.is_sent);
+        unsent.next().map(|(number, kept)| (*number, &kept.command))
+    }
+
+    /// Returns the highest request number of a session's commands; none without one.
+    #[must_use]
+    pub fn highest_of(&self, session_id: SessionId) -> RequestNo {
+        let range = (session_id, RequestNo(0))..=(session_id, RequestNo(u64::MAX));
+        let last = self.numbers.range(range).next_back();
+        last.map_or(RequestNo::NONE, |((_, request_no), _)| *request_no)
     }
 
     /// Records that a command is sent.
     pub fn sent(&mut self, number: u64) {
-        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        if let Some(kept) = index.and_then(|index| self.commands.get_mut(index)) {
+        if let Some(kept) = self.commands.get_mut(&number) {
             kept.is_sent = true;
         }
     }
 
     /// Records that nothing is sent by the present connection.
     pub fn begin_again(&mut self) {
-        self.commands.iter_mut().for_each(|kept| kept.is_sent = false);
+        self.commands.values_mut().for_each(|kept| kept.is_sent = false);
     }
 
     /// Removes a command that is answered; true if it was here.
     pub fn settle(&mut self, session_id: SessionId, request_no: RequestNo) -> bool {
         let Some(number) = self.numbers.remove(&(session_id, request_no)) else { return false };
-        let index = usize::try_from(number - self.first).expect("an index");
-        self.commands[index].is_due = false;
-        while self.commands.front().is_some_and(|kept| !kept.is_due) {
-            self.commands.pop_front();
-            self.first += 1;
-        }
-        true
+        self.commands.remove(&number).is_some()
     }
 
     /// Removes the commands of a session.
@@ -114,7 +115,6 @@ impl Kept {
 
     /// Removes all commands.
     pub fn clear(&mut self) {
-        self.first += self.commands.len() as u64;
         self.commands.clear();
         self.numbers.clear();
     }
@@ -147,4 +147,43 @@ pub fn addressed(record: &[u8]) -> Option<Addressed> {
         _ => return None,
     };
     Some(Addressed { session_id, answers })
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::{ClOrdId, InstrumentId, OrderId};
+    use weir_wire::order_entry::CancelOrder;
+
+    use super::*;
+
+    fn command(session_id: u32, request_no: u64) -> LinkCommand {
+        let request = Request::CancelOrder(CancelOrder {
+            request_no: RequestNo(request_no),
+            order_id: OrderId(0),
+            cl_ord_id: ClOrdId::NONE,
+            orig_cl_ord_id: ClOrdId::NONE,
+            sending_time: Nanos(0),
+            session_id: SessionId(session_id),
+            instrument_id: InstrumentId(1),
+        });
+        LinkCommand { request, trace_id: 0, t0: Nanos(0) }
+    }
+
+    /// One command without an answer held the window of all that were answered behind it.
+    #[test]
+    fn answered_commands_behind_one_without_an_answer_take_no_room() {
+        let mut kept = Kept::default();
+        assert_eq!(kept.add(command(1, 1)), Some(0));
+        for number in 1..=1_000 {
+            assert_eq!(kept.add(command(2, number)), Some(number));
+            assert!(kept.settle(SessionId(2), RequestNo(number)));
+        }
+        assert_eq!((kept.len(), kept.range()), (1, (0, 1_001)));
+        assert_eq!(kept.add(command(1, 1)), None, "it is under way");
+        kept.add(command(1, 9));
+        assert_eq!(kept.unsent(1).map(|(number, _)| number), Some(1_001));
+        assert_eq!(kept.highest_of(SessionId(1)), RequestNo(9));
+        kept.forget(SessionId(1));
+        assert_eq!((kept.is_empty(), kept.range()), (true, (1_002, 1_002)));
+    }
 }

@@ -223,10 +223,13 @@ impl Uplink {
         let mut count = 0;
         loop {
             let ask = self.port.next_ask();
-            if !self.take_requests(now) {
+            let waits = !self.take_requests(now);
+            let Some(ask) = ask else { return count };
+            // Requests that wait hold up no end of a session: they may be its own, and then they
+            // are refused. A binding stays behind them, since they may be of the one before.
+            if waits && matches!(ask, LinkAsk::Bind(..)) {
                 return count;
             }
-            let Some(ask) = ask else { return count };
             self.port.ask_taken();
             count += 1;
             self.take_ask(ask, now);
