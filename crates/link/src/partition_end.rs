@@ -44,6 +44,8 @@ use old_records::OldAsk;
 
 /// The bytes of output beyond which no batch is made for a link.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
+/// The records of a gateway's link at which one call looks: others have their turn between.
+const PUMP_RECORDS_MAX: u64 = 4_096;
 /// The time within which skipped records are reported.
 const SKIPS_TOLD_WITHIN: Nanos = Nanos(100_000_000);
 /// The largest window of events that a gateway can ask for.
@@ -187,6 +189,8 @@ struct GatewayLink {
     opened_at: Nanos,
     said_at: Nanos,
     heard: Option<(Nanos, Nanos)>,
+    /// True once its next record is deleted.
+    has_lost: bool,
     /// Requests for old records, the oldest first.
     asks: VecDeque<OldAsk>,
     output: Vec<u8>,
@@ -225,20 +229,22 @@ pub struct PartitionEnd {
     bindings: BTreeMap<SessionId, Binding>,
     /// The sessions whose loss cancels their orders, by log and queue.
     choices: BTreeSet<SessionId>,
-    /// Requests handed to the partition without an answer, with the generation of the last copy.
-    under_way: BTreeMap<(SessionId, RequestNo), u64>,
+    /// Requests handed to the partition without an answer, with the gateway of the last copy.
+    under_way: BTreeMap<(SessionId, RequestNo), Claimed>,
     queue: VecDeque<Queued>,
     record: Vec<u8>,
+    /// True once gateways can come: the leases of recovered choices run from then on.
+    has_begun: bool,
 }
 
 impl PartitionEnd {
     /// Returns the end of a partition that has just started. `choices` are the sessions whose
-    /// choice the log holds: those that are not bound when the lease has passed are lost.
+    /// choice the log holds: those that are not bound when the lease has passed since the first
+    /// [`PartitionEnd::tick`] are lost.
     #[must_use]
     pub fn new(
         terms: PartitionTerms,
         choices: impl IntoIterator<Item = SessionId>,
-        now: Nanos,
     ) -> PartitionEnd {
         let choices: BTreeSet<_> = choices.into_iter().collect();
         let absent = Binding {
@@ -246,7 +252,7 @@ impl PartitionEnd {
             incarnation: 0,
             generation: 0,
             from_record: 0,
-            absent_since: Some(now),
+            absent_since: Some(Nanos(0)),
         };
         PartitionEnd {
             terms,
@@ -256,6 +262,7 @@ impl PartitionEnd {
             under_way: BTreeMap::new(),
             queue: VecDeque::new(),
             record: Vec::with_capacity(1024),
+            has_begun: false,
         }
     }
 
@@ -295,8 +302,8 @@ impl PartitionEnd {
         }
     }
 
-    /// Records that a request is answered or refused; returns the generation of its last copy.
-    fn settle(&mut self, id: SessionId, request_no: RequestNo) -> Option<u64> {
+    /// Records that a request is answered or refused; returns the gateway of its last copy.
+    fn settle(&mut self, id: SessionId, request_no: RequestNo) -> Option<Claimed> {
         let key = (id, request_no);
         for link in self.links.values_mut() {
             if link.at_opening.remove(&key) && !plant::is(Plant::SettledForgotten) {
@@ -319,6 +326,12 @@ impl PartitionEnd {
         self.links.get(&gateway).map(|link| link.cursor)
     }
 
+    /// Returns true if the next record of a gateway's link is deleted: the link cannot go on.
+    #[must_use]
+    pub fn has_lost(&self, gateway: SessionId) -> bool {
+        self.links.get(&gateway).is_some_and(|link| link.has_lost)
+    }
+
     /// Sends a message of the control partition to a gateway that is connected.
     pub fn put<M: Message>(&mut self, gateway: SessionId, message: &M) {
         let link = self.links.get_mut(&gateway).filter(|link| link.phase != Phase::Absent);
@@ -327,13 +340,16 @@ impl PartitionEnd {
         }
     }
 
-    /// The log did not take a request. Its session's gateway is told, if a copy came under the
-    /// present binding.
+    /// The log did not take a request. The process to which its session is bound is told, if a
+    /// copy came from it: under this binding or an earlier one, since it keeps the request until
+    /// its answer.
     pub fn refused(&mut self, request: RequestName, reason: Reason) {
         let id = request.session_id;
         let via = self.settle(id, request.request_no);
         let Some(binding) = self.bindings.get(&id) else { return };
-        let is_its = via == Some(binding.generation) || plant::is(Plant::RefusalPassedOn);
+        let Binding { gateway, incarnation, .. } = *binding;
+        let is_its =
+            via == Some(Claimed { gateway, incarnation }) || plant::is(Plant::RefusalPassedOn);
         if let Some(link) = self.links.get_mut(&binding.gateway).filter(|_| is_its) {
             link.refuse(request, reason);
         }
@@ -430,6 +446,7 @@ impl PartitionEnd {
             opened_at: Nanos(0),
             said_at: Nanos(0),
             heard: None,
+            has_lost: false,
             asks: VecDeque::new(),
             output: Vec::new(),
         };
@@ -656,6 +673,7 @@ impl PartitionEnd {
     ) -> Result<(), LinkFault> {
         let (generation, is_control) = (copy.generation, self.is_control());
         let Some(link) = self.links.get_mut(&gateway) else { return Ok(()) };
+        let by = Claimed { gateway, incarnation: link.incarnation };
         let id = request.session_id();
         let binding = self.bindings.get(&id);
         let is_bound = binding.is_some_and(|one| link.carries(one) && one.generation == generation);
@@ -682,13 +700,13 @@ impl PartitionEnd {
         }
         let key = (id, request.request_no());
         if self.under_way.contains_key(&key) && !plant::is(Plant::UnderWayHandedOn) {
-            self.under_way.insert(key, generation);
+            self.under_way.insert(key, by);
             return Ok(());
         }
         if link.queued >= self.terms.commands_max {
             return Err(LinkFault::WindowOverrun);
         }
-        self.under_way.insert(key, generation);
+        self.under_way.insert(key, by);
         link.queued += 1;
         let queued = Queued { command: Command::Request(*request), gateway: Some(gateway) };
         match plant::is(Plant::ChoiceLate) && !self.queue.is_empty() {
@@ -701,6 +719,7 @@ impl PartitionEnd {
     /// Lets leases lapse, and sends signs of life. Returns the gateways that were silent for too
     /// long: their connections are to be closed.
     pub fn tick(&mut self, now: Nanos) -> Vec<SessionId> {
+        self.begin_leases(now);
         let (terms, mut silent) = (self.terms, Vec::new());
         let queue_len = self.queue.len() as u32;
         for (id, link) in self.links.iter_mut().filter(|(_, link)| link.phase != Phase::Absent) {
@@ -736,12 +755,24 @@ impl PartitionEnd {
         silent
     }
 
-    /// Sends a gateway the records that exist, as far as it has credit and room; returns their
-    /// number, skipped ones included.
+    /// A start reads logs and waits for limits between its build and its first cycle, for minutes
+    /// if the log is long. No gateway could come meanwhile.
+    fn begin_leases(&mut self, now: Nanos) {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return;
+        }
+        let recovered = self.bindings.values_mut().filter(|one| one.gateway.is_none());
+        recovered.for_each(|one| one.absent_since = Some(now));
+    }
+
+    /// Sends a gateway some of the records that exist, as far as it has credit and room; returns
+    /// their number, skipped ones included. There may be more if it is not zero.
     pub fn pump(&mut self, gateway: SessionId, view: &mut impl PartitionView, now: Nanos) -> u64 {
         let mut count = 0;
         self.answer_asks(gateway, view);
-        while let Some(sent) = self.pump_batch(gateway, view, now) {
+        while count < PUMP_RECORDS_MAX
+            && let Some(sent) = self.pump_batch(gateway, view, now)
+        {
             count += sent;
         }
         count
@@ -783,6 +814,7 @@ impl PartitionEnd {
         let mut skipped = link.untold;
         while link.cursor < view.end_record()
             && !batch.is_full(EVENTS_MAX)
+            && link.cursor - first < PUMP_RECORDS_MAX
             && link.cursor - first + link.untold < SKIPPED_MAX
             && view.epoch_end(link.epoch, link.cursor).is_none()
             && view.record(link.cursor, &mut self.record)
@@ -804,6 +836,10 @@ impl PartitionEnd {
             link.cursor += 1;
         }
         let count = link.cursor - first;
+        if count == 0 && link.cursor < view.end_record() {
+            let read = view.old_record(link.cursor, &mut self.record);
+            link.has_lost = read == OldRecordRead::Deleted;
+        }
         let is_late = now.since(link.told_at) >= SKIPS_TOLD_WITHIN || skipped >= SKIPPED_MAX;
         if batch.is_empty() && !(skipped > 0 && is_late) {
             link.untold = skipped;
@@ -885,8 +921,8 @@ struct Copied {
     is_again: Switch,
 }
 
-/// The gateway that asks for a binding.
-#[derive(Clone, Copy)]
+/// The process of a gateway that asks for a binding, or sends a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Claimed {
     gateway: SessionId,
     incarnation: u64,

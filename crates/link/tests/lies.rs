@@ -8,7 +8,7 @@ use weir_link::grants::Grant;
 use weir_link::message::{
     BindSession, BindingsNamed, CommandBatch, LinkedCommand, OpenLink, Seal, UnbindSession,
 };
-use weir_link::partition_end::SessionPosition;
+use weir_link::partition_end::{RequestName, SessionPosition};
 use weir_link::{PartitionEnd, PartitionTerms, PartitionView, ToGateway};
 use weir_types::{
     ClOrdId, Epoch, EventNo, InstrumentId, Nanos, OrderId, PartitionId, Position, Reason,
@@ -139,7 +139,7 @@ fn partition() -> PartitionEnd {
     let (lease, pulse) = (Nanos(10_000_000_000), Nanos(1_000_000_000));
     let (partition_id, incarnation, commands_max) = (HERE, 1, 4);
     let terms = PartitionTerms { partition_id, incarnation, lease, pulse, commands_max };
-    let mut end = PartitionEnd::new(terms, [], NOW);
+    let mut end = PartitionEnd::new(terms, []);
     for gateway in [HONEST, LIAR] {
         send(&mut end, gateway, &open(gateway)).unwrap();
         let named = BindingsNamed { session_id: gateway, count: 0, partition_id: HERE };
@@ -277,6 +277,23 @@ fn a_gateway_ends_no_binding_of_another_one() {
         };
         send(&mut end, from, &unbind).unwrap();
         assert_eq!(end.bound_to(SESSION), Some((HONEST, 5)));
+    }
+}
+
+/// The answer of a request whose session had logged on again meanwhile was told to nobody: the
+/// gateway kept the request for ever.
+#[test]
+fn a_refusal_is_told_to_the_process_that_sent_the_request_while_the_session_is_bound_to_it() {
+    let Command::Request(request) = cancel(SESSION, 1) else { panic!("it is a request") };
+    for (gateway, told) in [(HONEST, &[Reason::LogFull][..]), (LIAR, &[])] {
+        let mut end = partition();
+        take(&mut end, HONEST, &batch(HONEST, 5, &cancel(SESSION, 1)).1).unwrap();
+        end.command_taken();
+        send(&mut end, gateway, &bind(gateway, 6)).unwrap();
+        end.take_output(HONEST);
+        end.take_output(LIAR);
+        end.refused(RequestName::of(&request), Reason::LogFull);
+        assert_eq!(refusals(&mut end, gateway), told, "{gateway}");
     }
 }
 

@@ -112,7 +112,7 @@ fn partition(view: &mut Records) -> PartitionEnd {
     let (lease, pulse) = (Nanos(10_000_000_000), Nanos(1_000_000_000));
     let (partition_id, commands_max, incarnation) = (HERE, 4, 1);
     let terms = PartitionTerms { partition_id, incarnation, lease, pulse, commands_max };
-    let mut end = PartitionEnd::new(terms, [], NOW);
+    let mut end = PartitionEnd::new(terms, []);
     let open = OpenLink {
         incarnation: 1,
         next_record: 0,

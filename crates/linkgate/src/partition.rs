@@ -21,8 +21,7 @@ use weir_partition::handoff::{Feedback, PartitionPort, Submission};
 use weir_partition::holds::Hold;
 use weir_partition::lineage::{ReaderPosition, Verdict};
 use weir_types::{
-    Epoch, EventNo, FirmId, InstrumentId, Nanos, PartitionId, Position, RequestNo, SessionId,
-    Survival,
+    Epoch, EventNo, FirmId, InstrumentId, PartitionId, Position, RequestNo, SessionId, Survival,
 };
 use weir_wire::frame::put_frame;
 use weir_wire::reference::DefineInstrument;
@@ -89,6 +88,7 @@ pub struct PartitionSide {
     /// The sessions of traders.
     traders: BTreeSet<SessionId>,
     key: SealKey,
+    /// The first record that is there: an earlier run may have removed those before it.
     retained_from: u64,
 }
 
@@ -98,11 +98,12 @@ impl LinkedPartition {
     /// # Panics
     /// When the event log contradicts itself, or the recovered engine.
     #[must_use]
-    pub fn new(parts: LinkedPartitionParts, now: Nanos) -> LinkedPartition {
+    pub fn new(parts: LinkedPartitionParts) -> LinkedPartition {
         let LinkedPartitionParts { terms, ring, mut events, sessions, instruments, .. } = parts;
         let firms: Vec<_> = sessions.iter().map(|one| (one.id, one.firm_id)).collect();
         // Copies of firms' events are not served by links yet.
         let retained = Retained { of_firm: 1 };
+        let retained_from = events.next_record();
         let mut index = match parts.checkpoint {
             Some(checkpoint) => {
                 let index = checkpoint.index;
@@ -114,6 +115,8 @@ impl LinkedPartition {
         let mut record = Vec::with_capacity(1024);
         while index.take_next(&mut events, &mut record).expect("the event log is sound") {}
         for one in &sessions {
+            // The log of events may have lost its definition with those before the checkpoint.
+            index.know(one.id, one.firm_id);
             let known = index.sessions.get_mut(&one.id).expect("the engine's sessions are in it");
             known.stream.agree(one.next_event_no, one.last_request_no);
         }
@@ -125,9 +128,9 @@ impl LinkedPartition {
             instruments: instruments.into_iter().map(|one| (one.instrument_id, one)).collect(),
             traders: BTreeSet::new(),
             key: parts.key,
-            retained_from: 0,
+            retained_from,
         };
-        let end = PartitionEnd::new(terms, parts.choices, now);
+        let end = PartitionEnd::new(terms, parts.choices);
         LinkedPartition { end, side, ring, record, hold }
     }
 
@@ -213,7 +216,7 @@ impl LinkedPartition {
     #[must_use]
     pub fn has_lost(&self, gateway: SessionId) -> bool {
         let next = self.end.next_record_of(gateway);
-        next.is_some_and(|next| next < self.side.retained_from)
+        next.is_some_and(|next| next < self.side.retained_from) || self.end.has_lost(gateway)
     }
 }
 
@@ -266,7 +269,8 @@ impl PartitionView for PartitionSide {
 
     fn continues(&self, next_record: u64, epoch: Epoch) -> bool {
         let EventIndex { lineage, trail, next, .. } = &self.index;
-        let is_there = (self.events.retained_from()..=*next).contains(&next_record);
+        let first = self.retained_from.max(self.events.retained_from());
+        let is_there = (first..=*next).contains(&next_record);
         let at = ReaderPosition { epoch, next: next_record };
         is_there && !epoch.is_none() && trail.judge(at, *next, lineage) == Verdict::Same
     }

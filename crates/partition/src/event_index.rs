@@ -225,6 +225,13 @@ impl EventIndex {
         self.sessions.iter().map(|(id, session)| (*id, session.firm_id)).collect()
     }
 
+    /// Adds a session that no event has defined.
+    pub fn know(&mut self, id: SessionId, firm_id: FirmId) {
+        if !self.sessions.contains_key(&id) {
+            self.define(id, firm_id);
+        }
+    }
+
     /// Records a session's firm. A firm's topic begins with the firm's first session.
     fn define(&mut self, id: SessionId, firm_id: FirmId) {
         self.topic(firm_id);

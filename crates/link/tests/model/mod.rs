@@ -458,7 +458,7 @@ impl World {
             random: Random(seed),
             now,
             node,
-            end: PartitionEnd::new(terms(1), [], now),
+            end: PartitionEnd::new(terms(1), []),
             gateways: (0..GATEWAYS).map(|index| gateway(index, u64::from(index) + 1)).collect(),
             clients: (1..=SESSIONS).map(|id| (SessionId(id), client())).collect(),
             grants: Grants::of_start(1),
@@ -691,7 +691,7 @@ impl World {
         self.tally.epochs += (self.node.ended.len() - epochs) as u64;
         self.incarnations += 1;
         let choices: Vec<_> = self.node.choices.iter().copied().collect();
-        self.end = PartitionEnd::new(terms(self.incarnations), choices, self.now);
+        self.end = PartitionEnd::new(terms(self.incarnations), choices);
         self.generations.clear();
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::Context;
 use weir_door::DoorFigures;
-use weir_io::{OsRng, Rng, monotonic_now};
+use weir_io::{OsRng, Rng};
 use weir_link::PartitionTerms;
 use weir_linkgate::control::{Control, next_start};
 use weir_linkgate::door::{LinkDoorParts, link_door};
@@ -104,7 +104,7 @@ impl Assembly<'_> {
             choices: of.engine.cancel_on_disconnect().to_vec(),
             key,
         };
-        LinkedPartition::new(parts, monotonic_now())
+        LinkedPartition::new(parts)
     }
 }
 
