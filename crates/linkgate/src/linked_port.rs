@@ -24,7 +24,9 @@ use weir_partition::handoff::{Feedback, SourcePort};
 use weir_partition::holds::Holds;
 use weir_partition::past_records::PastRecords;
 use weir_partition::placeholder::placeholder;
-use weir_types::{Epoch, Epochs, EventNo, PartitionId, Position, Reason, RequestNo, SessionId};
+use weir_types::{
+    Epoch, Epochs, EventNo, PartitionId, Position, Reason, RequestNo, SessionId, Switch,
+};
 use weir_wire::frame::{RawMessage, parse_message};
 use weir_wire::message::Message;
 use weir_wire::reference::DefineInstrument;
@@ -140,6 +142,15 @@ impl LinkedPort {
     pub fn tell(&mut self, answer: LinkAnswer) {
         self.waiting.push_back(answer);
         self.hand_over();
+    }
+
+    /// Pins the resume point of a session that wanted new events alone: bound anew after a break,
+    /// it goes on with the first event since this binding, not with those that are new by then.
+    fn pin_point(&mut self, bound: &SessionBound) {
+        let point = self.points.get_mut(&bound.bound_session_id);
+        if let Some(point) = point.filter(|point| point.next_event_no.is_none()) {
+            *point = SessionPoint { next_event_no: bound.next_event_no, epoch: bound.epoch };
+        }
     }
 
     fn hand_over(&mut self) {
@@ -291,6 +302,9 @@ impl GatewayView for LinkedPort {
     fn stages(&mut self, _stages: &StageSpans) {}
 
     fn bound(&mut self, bound: &SessionBound) {
+        if bound.is_check == Switch::Off && bound.reason == Reason::None {
+            self.pin_point(bound);
+        }
         if bound.record_count == 0 {
             self.tell(LinkAnswer::Bound(Box::new(*bound), Vec::new()));
         } else {
@@ -460,5 +474,40 @@ mod tests {
         port.publish();
         assert_eq!(reader.next(&mut record), ReadEvent::Record(1));
         assert_eq!(answer_count(&mut ends.link), 1);
+    }
+
+    fn bound(next_event_no: u64, is_check: Switch, reason: Reason) -> SessionBound {
+        SessionBound {
+            generation: 5,
+            next_record: 1,
+            last_request_no: RequestNo::NONE,
+            next_event_no: EventNo(next_event_no),
+            oldest_event_no: EventNo(1),
+            session_id: SessionId(501),
+            bound_session_id: SessionId(3),
+            epoch: Epoch(2),
+            record_count: 0,
+            partition_id: HERE,
+            reason,
+            is_check,
+        }
+    }
+
+    /// After a break right behind its logon, such a session lacked the events of the break, and the
+    /// gateway stopped at the gap.
+    #[test]
+    fn a_session_that_wanted_new_events_alone_is_bound_anew_from_the_first_one() {
+        let (mut port, _ends) = linked_port();
+        let none = SessionPoint { next_event_no: EventNo::NONE, epoch: Epoch::NONE };
+        let id = SessionId(3);
+        port.note_point(id, none);
+        port.bound(&bound(7, Switch::On, Reason::None));
+        port.bound(&bound(8, Switch::Off, Reason::TakenOver));
+        assert_eq!(port.resume_point(id), none);
+        port.bound(&bound(9, Switch::Off, Reason::None));
+        let first = SessionPoint { next_event_no: EventNo(9), epoch: Epoch(2) };
+        assert_eq!(port.resume_point(id), first);
+        port.bound(&bound(12, Switch::Off, Reason::None));
+        assert_eq!(port.resume_point(id), first);
     }
 }
