@@ -207,6 +207,8 @@ impl Gateway {
             return self.refuse(from, request, Reason::NotLoggedOn);
         };
         session.heard_at = now;
+        let is_away = |port: usize| session.streams[port].is_away.then_some(Reason::PartitionAway);
+        let by_link = by_link.or_else(|| port.ok().and_then(is_away));
         let routed = port.map(|port| (port, session.admission_of(port, request.request_no())));
         // Before anything that may refuse it: a refusal says that no log has it.
         match routed {
@@ -214,7 +216,8 @@ impl Gateway {
                 session.comes_again(port, request.request_no(), from.id);
                 return IntakeOutcome::Done;
             }
-            Ok((_, Admission::Later)) => return IntakeOutcome::NoRoom,
+            // Nothing would let it wait for less.
+            Ok((_, Admission::Later)) if by_link.is_none() => return IntakeOutcome::NoRoom,
             _ => {}
         }
         if let Some(reason) = by_link {

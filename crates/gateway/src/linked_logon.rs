@@ -204,10 +204,8 @@ impl Gateway {
             one.step == step && is_its && one.due[port] == Due::Answer
         });
         let Some(pending) = pending else {
-            // One that is made again after a break of its link is the session's own.
-            let stands = self.sessions.get(id).and_then(|session| session.generation);
-            if !is_check && bound.reason == Reason::None && stands != Some(bound.generation) {
-                self.ask_link(port, LinkAsk::Unbind(id, bound.generation, Switch::Off));
+            if !is_check {
+                self.take_bound_again(port, bound);
             }
             return;
         };
@@ -240,6 +238,26 @@ impl Gateway {
             self.sessions.entry(id).begins_with(port, stream);
         }
         self.go_on(id, now);
+    }
+
+    /// Takes the answer to a binding of no logon under way.
+    ///
+    /// | the session is logged on under this generation | the answer | outcome |
+    /// | --- | --- | --- |
+    /// | yes, and bound at this partition | accepted | bound again after a break of the link |
+    /// | yes, and bound at this partition | refused | the session ends |
+    /// | yes, and its logon was done without this partition | any | given up |
+    /// | no | any | given up |
+    fn take_bound_again(&mut self, port: usize, bound: &SessionBound) {
+        let (id, generation) = (bound.bound_session_id, bound.generation);
+        let session = self.sessions.get(id).filter(|one| one.generation == Some(generation));
+        let is_its = session.is_some_and(|session| !session.streams[port].is_away);
+        match bound.reason {
+            Reason::None if is_its => {}
+            Reason::None => self.ask_link(port, LinkAsk::Unbind(id, generation, Switch::Off)),
+            reason if is_its => self.end_soon(id, reason),
+            _ => {}
+        }
     }
 
     /// Goes on with a logon whose step may be done.
@@ -304,8 +322,14 @@ impl Gateway {
         let taken_from = attach(&mut self.sessions, &pending.known, &pending.asked, via);
         let session = self.sessions.entry(id);
         session.generation = Some(pending.generation);
-        for (stream, is_bound) in session.streams.iter_mut().zip(pending.is_bound) {
-            stream.is_away = !is_bound;
+        for (port, is_bound) in pending.is_bound.iter().copied().enumerate() {
+            if is_bound {
+                session.streams[port].is_away = false;
+            } else {
+                // Nothing of an earlier binding there is this session's: neither its events nor its
+                // requests under way.
+                session.begins_with(port, Stream::unknown());
+            }
         }
         self.end_logon(connection, id, taken_from, now);
     }
@@ -362,7 +386,13 @@ impl Gateway {
                 continue;
             }
             pending.is_bound[port] = false;
-            if std::mem::replace(&mut pending.due[port], Due::Nothing) != Due::Nothing {
+            let was_due = std::mem::replace(&mut pending.due[port], Due::Nothing) != Due::Nothing;
+            if pending.step == Step::Binding {
+                // The link's end would bind it once the link is open again, behind the logon.
+                let unbind = LinkAsk::Unbind(id, pending.generation, Switch::Off);
+                self.ask_link(port, unbind);
+            }
+            if was_due {
                 self.go_on(id, now);
             }
         }

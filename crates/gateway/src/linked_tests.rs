@@ -254,3 +254,71 @@ fn an_answer_that_comes_too_late_is_given_up() {
     assert_eq!(links.asks(0), [LinkAsk::Release(ALICE, GENERATION)]);
     assert_eq!(links.asks(1), [LinkAsk::Unbind(ALICE, GENERATION, Switch::Off)]);
 }
+
+/// The link's end would bind it behind the logon, at a partition that the client was told is
+/// missing.
+#[test]
+fn a_binding_whose_link_is_lost_before_its_answer_is_given_up() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\n");
+    links.let_bind(&mut node, &mut client);
+    for port in [0, 1] {
+        links.asks(port);
+    }
+    links.tell(1, LinkAnswer::Away);
+    links.bound(0, BOUND);
+    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1"]);
+    let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::Off);
+    assert_eq!(links.asks(1), [unbind]);
+    links.tell(1, LinkAnswer::Opened(1));
+    links.bound(1, BOUND);
+    assert!(client.listen(&mut node, 10).is_empty());
+    assert_eq!(links.asks(1), [unbind], "an answer from before is given up too");
+    // The partition is in reach, and has not bound the session.
+    let refused = client.say(&mut node, "new 3 1 1 buy 10 100\n");
+    assert_eq!(refused, ["reject 3 1 PartitionAway "]);
+}
+
+/// The session looked alive, and none of its events came any more.
+#[test]
+fn a_session_that_a_partition_does_not_bind_again_ends() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\n");
+    links.let_in(&mut node, &mut client);
+    links.bound(1, BOUND);
+    assert!(client.listen(&mut node, 10).is_empty(), "bound again after a break");
+    links.bound(1, SessionBound { reason: Reason::ResumeOtherHistory, ..BOUND });
+    assert_eq!(client.listen(&mut node, 10), ["bye 3 ResumeOtherHistory"]);
+    let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::On);
+    assert_eq!(links.asks(1), [unbind]);
+    assert_eq!(links.asks(0), [unbind, LinkAsk::Release(ALICE, GENERATION)]);
+}
+
+/// The stream of an earlier logon kept a repeated request waiting, and its connection with it.
+#[test]
+fn a_logon_without_a_partition_has_nothing_of_an_earlier_one_there() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\nnew 3 1 1 buy 10 100\n");
+    assert_eq!(links.let_in(&mut node, &mut client).len(), 2);
+    client.say(&mut node, "logout 3\n");
+    for port in [0, 1] {
+        links.asks(port);
+    }
+    links.tell(1, LinkAnswer::Away);
+    client.tell(&mut node, "logon 3 7\n");
+    assert_eq!(links.asks(0), [LinkAsk::Check(ALICE, NO_POINT)]);
+    links.bound(0, CHECKED);
+    client.listen(&mut node, 2);
+    links.asks(0);
+    links.claimed(Reason::None);
+    client.listen(&mut node, 2);
+    links.bound(0, BOUND);
+    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1"]);
+    for number in [1, 2] {
+        let refused = client.say(&mut node, &format!("new 3 {number} 1 buy 10 100\n"));
+        assert_eq!(refused, [format!("reject 3 {number} PartitionAway ")]);
+    }
+}

@@ -223,12 +223,16 @@ impl Gateway {
                 Reason::NotEntitled => "its firm or role is not the one that it has now",
                 Reason::TakenOver => "another gateway has it",
                 Reason::PartitionAway => "a link began anew",
+                Reason::ResumeOutOfRange | Reason::ResumeOtherHistory => "its events are gone",
                 _ => "too slow for what is kept",
             };
             match reason {
                 Reason::KeyReplaced | Reason::NotEntitled => self.counters.keys_ended += 1,
                 Reason::TakenOver => self.counters.sessions_taken_over += 1,
-                Reason::PartitionAway => {}
+                Reason::PartitionAway
+                | Reason::ResumeOutOfRange
+                | Reason::ResumeOtherHistory
+                | Reason::UnknownSession => {}
                 _ => self.counters.slow_consumers += 1,
             }
             self.lines.lost(&mut self.counters, &connection, id, why, now);
