@@ -12,7 +12,7 @@
 //!
 //! INVARIANT: generations only increase, also over starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_types::{Nanos, Reason, SessionId, Switch};
 
@@ -133,10 +133,16 @@ impl Grants {
     }
 
     /// The session has ended at its gateway.
-    pub fn release(&mut self, session_id: SessionId, generation: u64) {
-        if self.holders.get(&session_id).is_some_and(|one| one.generation == generation) {
+    pub fn release(&mut self, by: Claimant, session_id: SessionId, generation: u64) {
+        let is_its = |one: &Holder| one.claimant == by && one.generation == generation;
+        if self.holders.get(&session_id).is_some_and(is_its) {
             self.holders.remove(&session_id);
         }
+    }
+
+    /// A gateway holds these sessions and no others.
+    pub fn keep_named(&mut self, by: Claimant, named: &BTreeSet<SessionId>) {
+        self.holders.retain(|id, holder| holder.claimant != by || named.contains(id));
     }
 
     /// Returns the holder of a session.
@@ -192,7 +198,8 @@ mod tests {
         assert!(again.generation > first.generation && again.taken_from.is_none());
         let other = grants.claim(&off(2, 3), |_| false).expect("its holder is away");
         assert_eq!((other.taken_from, grants.holder(SESSION)), (None, Some(gateway(2))));
-        grants.release(SESSION, first.generation);
+        grants.release(gateway(1), SESSION, first.generation);
+        grants.release(gateway(1), SESSION, other.generation);
         assert_eq!(grants.holder(SESSION), Some(gateway(2)), "an old grant ends nothing");
     }
 

@@ -15,6 +15,7 @@
 //! choice of a session is the last one in log and queue.
 
 mod old_records;
+mod pump;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,26 +29,20 @@ use weir_wire::reference::{SessionChoice, SessionLost};
 use weir_wire::session::Logout;
 use weir_wire::{Command, Destination, Request};
 
-use crate::codec::{
-    Arrived, BatchEntries, EVENTS_MAX, Entries, LinkFault, RECORD_NUMBERS_MAX, SKIPPED_MAX,
-    ToPartition, put_with_group,
-};
+use crate::codec::{Arrived, Entries, LinkFault, RECORD_NUMBERS_MAX, ToPartition, put_with_group};
 use crate::grants::Grant;
 use crate::kept::addressed;
 use crate::message::{
-    BindSession, CommandRefused, EpochEnded, EventBatch, LinkOpened, LinkPulse, LinkReady,
-    LinkedCommand, LinkedEvent, OpenLink, RecordNo, SessionBound, SessionRecords, SessionUnbound,
-    UnbindSession,
+    BindSession, CommandRefused, LinkOpened, LinkPulse, LinkReady, LinkedCommand, OpenLink,
+    RecordNo, SessionBound, SessionRecords, SessionUnbound, UnbindSession,
 };
 use crate::plant::{self, Plant};
 use old_records::OldAsk;
 
 /// The bytes of output beyond which no batch is made for a link.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
-/// The records of a gateway's link at which one call looks: others have their turn between.
-const PUMP_RECORDS_MAX: u64 = 4_096;
-/// The time within which skipped records are reported.
-const SKIPS_TOLD_WITHIN: Nanos = Nanos(100_000_000);
+/// The choices and losses in the queue beyond which no gateway is heard.
+const NOTICES_MAX: usize = 65_536;
 /// The largest window of events that a gateway can ask for.
 pub const WINDOW_MAX: u32 = 4 << 20;
 
@@ -232,6 +227,8 @@ pub struct PartitionEnd {
     /// Requests handed to the partition without an answer, with the gateway of the last copy.
     under_way: BTreeMap<(SessionId, RequestNo), Claimed>,
     queue: VecDeque<Queued>,
+    /// The choices and losses among them.
+    notice_count: usize,
     record: Vec<u8>,
     /// True once gateways can come: the leases of recovered choices run from then on.
     has_begun: bool,
@@ -261,6 +258,7 @@ impl PartitionEnd {
             choices,
             under_way: BTreeMap::new(),
             queue: VecDeque::new(),
+            notice_count: 0,
             record: Vec::with_capacity(1024),
             has_begun: false,
         }
@@ -290,6 +288,7 @@ impl PartitionEnd {
     /// The ring has taken the next command.
     pub fn command_taken(&mut self) {
         let Some(queued) = self.queue.pop_front() else { return };
+        self.notice_count -= usize::from(queued.gateway.is_none());
         if let Some(link) = queued.gateway.and_then(|id| self.links.get_mut(&id)) {
             link.queued = link.queued.saturating_sub(1);
         }
@@ -324,6 +323,21 @@ impl PartitionEnd {
     #[must_use]
     pub fn next_record_of(&self, gateway: SessionId) -> Option<u64> {
         self.links.get(&gateway).map(|link| link.cursor)
+    }
+
+    /// Returns true if a gateway is not to be heard now: it does not read its answers, or the ring
+    /// has had no room for very many choices and losses.
+    #[must_use]
+    pub fn is_full(&self, gateway: SessionId) -> bool {
+        let is_full = |link: &GatewayLink| link.output.len() >= OUTPUT_LEN_MAX;
+        self.notice_count >= NOTICES_MAX || self.links.get(&gateway).is_some_and(is_full)
+    }
+
+    /// Bytes of a gateway are not read on purpose: it is not silent.
+    pub fn held_back(&mut self, gateway: SessionId, now: Nanos) {
+        if let Some(link) = self.links.get_mut(&gateway).filter(|l| l.phase != Phase::Absent) {
+            link.heard_at = now;
+        }
     }
 
     /// Returns true if the next record of a gateway's link is deleted: the link cannot go on.
@@ -540,7 +554,9 @@ impl PartitionEnd {
             self.lose(id);
         }
         let Some(link) = self.links.get_mut(&gateway) else { return };
-        link.named.insert(id);
+        if link.phase == Phase::Naming && known.is_some() {
+            link.named.insert(id);
+        }
         put_frame(&bound, &mut link.output);
         put_records(&bound, bind.next_event_no, &records, &mut link.output);
     }
@@ -602,8 +618,23 @@ impl PartitionEnd {
             }
             let cancel_on_disconnect = if is_on { Switch::On } else { Switch::Off };
             let choice = SessionChoice { session_id: id, cancel_on_disconnect };
-            self.queue.push_back(Queued { command: Command::SessionChoice(choice), gateway: None });
+            self.put_choice(id, Command::SessionChoice(choice));
         }
+    }
+
+    /// Puts a choice into the queue, in the place of an earlier one of the session with nothing of
+    /// the session behind it.
+    fn put_choice(&mut self, id: SessionId, choice: Command) {
+        let last = self.queue.iter_mut().rfind(|queued| session_of(&queued.command) == id);
+        match last.map(|queued| &mut queued.command) {
+            Some(last @ Command::SessionChoice(_)) => *last = choice,
+            _ => self.put_notice(choice),
+        }
+    }
+
+    fn put_notice(&mut self, command: Command) {
+        self.queue.push_back(Queued { command, gateway: None });
+        self.notice_count += 1;
     }
 
     fn unbind(&mut self, gateway: SessionId, unbind: &UnbindSession, now: Nanos) {
@@ -630,7 +661,7 @@ impl PartitionEnd {
     fn sequence_loss(&mut self, id: SessionId) {
         if self.choices.remove(&id) {
             let lost = SessionLost { session_id: id, cancel_on_disconnect: Switch::On };
-            self.queue.push_back(Queued { command: Command::SessionLost(lost), gateway: None });
+            self.put_notice(Command::SessionLost(lost));
         }
     }
 
@@ -764,97 +795,6 @@ impl PartitionEnd {
         let recovered = self.bindings.values_mut().filter(|one| one.gateway.is_none());
         recovered.for_each(|one| one.absent_since = Some(now));
     }
-
-    /// Sends a gateway some of the records that exist, as far as it has credit and room; returns
-    /// their number, skipped ones included. There may be more if it is not zero.
-    pub fn pump(&mut self, gateway: SessionId, view: &mut impl PartitionView, now: Nanos) -> u64 {
-        let mut count = 0;
-        self.answer_asks(gateway, view);
-        while count < PUMP_RECORDS_MAX
-            && let Some(sent) = self.pump_batch(gateway, view, now)
-        {
-            count += sent;
-        }
-        count
-    }
-
-    fn pump_batch(
-        &mut self,
-        gateway: SessionId,
-        view: &mut impl PartitionView,
-        now: Nanos,
-    ) -> Option<u64> {
-        let is_control = self.is_control();
-        let link = self.links.get_mut(&gateway)?;
-        let is_due = link.phase == Phase::Open
-            || link.phase == Phase::Naming && plant::is(Plant::EventsBeforeNames);
-        let has_credit = link.sent - link.used < link.window || plant::is(Plant::CreditIgnored);
-        if !is_due || !has_credit || link.output.len() >= OUTPUT_LEN_MAX {
-            return None;
-        }
-        if let Some((last_valid, next)) = view.epoch_end(link.epoch, link.cursor) {
-            // The end stands behind all records before it, skipped ones too.
-            if link.untold > 0 {
-                let skipped = Skipped { first: link.cursor - link.untold, after: link.untold };
-                link.put_batch(BatchEntries::default(), skipped, now);
-            }
-            let ended = EpochEnded {
-                last_valid,
-                next_record: link.cursor,
-                session_id: gateway,
-                ended: link.epoch,
-                next,
-                partition_id: self.terms.partition_id,
-            };
-            put_frame(&ended, &mut link.output);
-            link.epoch = next;
-            return Some(0);
-        }
-        let (first, mut batch) = (link.cursor, BatchEntries::default());
-        let mut skipped = link.untold;
-        while link.cursor < view.end_record()
-            && !batch.is_full(EVENTS_MAX)
-            && link.cursor - first < PUMP_RECORDS_MAX
-            && link.cursor - first + link.untold < SKIPPED_MAX
-            && view.epoch_end(link.epoch, link.cursor).is_none()
-            && view.record(link.cursor, &mut self.record)
-        {
-            let passes = is_control
-                || match addressed(&self.record) {
-                    Some(to) => self
-                        .bindings
-                        .get(&to.session_id)
-                        .is_some_and(|one| link.carries(one) && link.cursor >= one.from_record),
-                    None => is_definition(&self.record),
-                };
-            if passes {
-                let skipped_before = u32::try_from(std::mem::take(&mut skipped)).ok()?;
-                batch.push(&LinkedEvent { skipped_before }, &self.record);
-            } else {
-                skipped += 1;
-            }
-            link.cursor += 1;
-        }
-        let count = link.cursor - first;
-        if count == 0 && link.cursor < view.end_record() {
-            let read = view.old_record(link.cursor, &mut self.record);
-            link.has_lost = read == OldRecordRead::Deleted;
-        }
-        let is_late = now.since(link.told_at) >= SKIPS_TOLD_WITHIN || skipped >= SKIPPED_MAX;
-        if batch.is_empty() && !(skipped > 0 && is_late) {
-            link.untold = skipped;
-            return (count > 0).then_some(count);
-        }
-        link.put_batch(batch, Skipped { first: first - link.untold, after: skipped }, now);
-        Some(count)
-    }
-}
-
-/// The records of a batch: the first one, and the number of those skipped behind the last.
-#[derive(Clone, Copy)]
-struct Skipped {
-    first: u64,
-    after: u64,
 }
 
 impl GatewayLink {
@@ -863,20 +803,6 @@ impl GatewayLink {
         binding.gateway == self.gateway
             && binding.incarnation == self.incarnation
             && binding.absent_since.is_none()
-    }
-
-    /// Sends the records up to the cursor.
-    fn put_batch(&mut self, mut batch: BatchEntries, skipped: Skipped, now: Nanos) {
-        let head = EventBatch {
-            first_record: skipped.first,
-            skipped_after: u32::try_from(skipped.after).expect("a batch skips few records"),
-            session_id: self.gateway,
-            partition_id: self.partition_id,
-        };
-        let len = self.output.len();
-        batch.put::<_, LinkedEvent>(&head, &mut self.output);
-        self.sent += (self.output.len() - len) as u64;
-        (self.untold, self.said_at, self.told_at) = (0, now, now);
     }
 
     fn refuse(&mut self, request: RequestName, reason: Reason) {
@@ -955,9 +881,12 @@ fn put_records(bound: &SessionBound, first_event_no: EventNo, records: &[u64], o
     }
 }
 
-fn is_definition(record: &[u8]) -> bool {
-    use weir_wire::Message as _;
-    use weir_wire::event::Defined;
-    let raw = weir_wire::frame::parse_message(record);
-    raw.is_ok_and(|raw| raw.template_id == Defined::TEMPLATE_ID)
+/// Returns the session of a command; none for one that has none.
+fn session_of(command: &Command) -> SessionId {
+    match command {
+        Command::Request(request) => request.session_id(),
+        Command::SessionChoice(choice) => choice.session_id,
+        Command::SessionLost(lost) => lost.session_id,
+        _ => SessionId::NONE,
+    }
 }

@@ -316,6 +316,32 @@ fn a_message_before_the_opening_is_out_of_place() {
     assert!(matches!(send(&mut end, HONEST, &bind(HONEST, 9)), Err(LinkFault::OutOfPlace(_))));
 }
 
+/// Each of them took a place in the node's memory, as often as the gateway sent it.
+#[test]
+fn a_gateway_that_binds_again_and_again_and_reads_nothing_is_not_heard_and_fills_no_queue() {
+    let mut end = partition();
+    let mut count = 0;
+    while !end.is_full(HONEST) {
+        let cancel_on_disconnect = if count % 2 == 0 { Switch::On } else { Switch::Off };
+        send(&mut end, HONEST, &BindSession { cancel_on_disconnect, ..bind(HONEST, 5) }).unwrap();
+        count += 1;
+        assert!(count < 10_000);
+    }
+    assert!(!end.is_full(LIAR));
+    end.command_taken();
+    assert_eq!(end.next_command(), None, "there was one choice at most");
+    assert!(end.take_output(HONEST).len() < 300 * 1024);
+    assert!(!end.is_full(HONEST));
+}
+
+#[test]
+fn a_gateway_whose_bytes_are_not_read_on_purpose_is_not_silent() {
+    let mut end = partition();
+    let later = Nanos(NOW.0 + 2_600_000_000);
+    end.held_back(HONEST, later);
+    assert_eq!(end.tick(later), [LIAR]);
+}
+
 #[cfg(feature = "planted")]
 #[test]
 fn each_planted_bug_of_checks_is_found() {

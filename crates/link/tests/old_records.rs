@@ -1,4 +1,5 @@
 //! Requests for old records: a gateway sees those of its sessions and definitions, and no others.
+//! A link that is behind catches up in turns, or ends where its records are deleted.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -41,12 +42,12 @@ impl PartitionView for Records {
         None
     }
 
-    fn continues(&self, _: u64, _: Epoch) -> bool {
-        false
+    fn continues(&self, _: u64, epoch: Epoch) -> bool {
+        epoch == Epoch(1)
     }
 
-    fn record(&mut self, _: u64, _: &mut Vec<u8>) -> bool {
-        false
+    fn record(&mut self, number: u64, into: &mut Vec<u8>) -> bool {
+        self.old_record(number, into) == OldRecordRead::Found
     }
 
     fn session(&self, _: SessionId, _: EventNo, _: Epoch) -> Option<SessionPosition> {
@@ -109,16 +110,21 @@ fn take(end: &mut PartitionEnd, view: &mut Records, frame: &[u8]) -> Result<(), 
 
 /// Returns a partition with an open link, to which one session is bound.
 fn partition(view: &mut Records) -> PartitionEnd {
+    partition_continued(view, 0)
+}
+
+/// Returns the same with a link that goes on at a record; zero for none.
+fn partition_continued(view: &mut Records, next_record: u64) -> PartitionEnd {
     let (lease, pulse) = (Nanos(10_000_000_000), Nanos(1_000_000_000));
     let (partition_id, commands_max, incarnation) = (HERE, 4, 1);
     let terms = PartitionTerms { partition_id, incarnation, lease, pulse, commands_max };
     let mut end = PartitionEnd::new(terms, []);
     let open = OpenLink {
         incarnation: 1,
-        next_record: 0,
+        next_record,
         window_bytes: 1 << 20,
         session_id: GATEWAY,
-        epoch: Epoch::NONE,
+        epoch: Epoch(u32::from(next_record > 0)),
         partition_id: HERE,
     };
     send(&mut end, view, &open);
@@ -218,4 +224,31 @@ fn requests_beyond_the_bounds_end_the_link() {
     }
     let refused = take(&mut end, &mut view, &ask(65, 0, &[902]));
     assert_eq!(refused, Err(LinkFault::WindowOverrun));
+}
+
+/// One returning gateway stopped the links of all others until it had caught up.
+#[test]
+fn a_gateway_that_is_far_behind_catches_up_in_turns() {
+    let mut view = Records { count: 100_000, in_files: 100_001 };
+    let mut end = partition_continued(&mut view, 11);
+    let (mut sum, mut turns) = (0, 0);
+    while end.next_record_of(GATEWAY) != Some(100_001) {
+        let count = end.pump(GATEWAY, &mut view, NOW);
+        assert!((1..2 * 4_096).contains(&count), "{count} records in one turn");
+        end.take_output(GATEWAY);
+        (sum, turns) = (sum + count, turns + 1);
+    }
+    assert_eq!(sum, 99_990);
+    assert!(turns > 10 && end.pump(GATEWAY, &mut view, NOW) == 0);
+}
+
+/// Such a link stayed open for ever, without an event.
+#[test]
+fn a_link_whose_next_record_is_deleted_has_lost_it() {
+    let mut view = Records { count: 1_000, in_files: 900 };
+    for (next_record, has_lost) in [(10, true), (11, false), (950, false)] {
+        let mut end = partition_continued(&mut view, next_record);
+        end.pump(GATEWAY, &mut view, NOW);
+        assert_eq!(end.has_lost(GATEWAY), has_lost, "{next_record}");
+    }
 }

@@ -3,7 +3,7 @@
 //! After a start control knows no holder. Gateways name theirs within a second, in which no claim
 //! is answered.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use anyhow::Context;
@@ -53,6 +53,16 @@ pub struct Control {
     /// The time from which on claims are answered; `None` before the first cycle.
     answers_from: Option<Nanos>,
     waiting: VecDeque<WaitingClaim>,
+    /// The sessions that gateways have named since the opening of their links, until the last.
+    named: BTreeMap<SessionId, BTreeSet<SessionId>>,
+}
+
+/// Refuses a gateway's claim of a session that control does not know.
+pub fn refuse_unknown(end: &mut PartitionEnd, gateway: SessionId, bound_session_id: SessionId) {
+    let (generation, seal, reason) = (0, Seal::NONE, Reason::UnknownSession);
+    let session_id = gateway;
+    let refused = SessionClaimed { generation, seal, session_id, bound_session_id, reason };
+    end.put(gateway, &refused);
 }
 
 impl Control {
@@ -60,7 +70,8 @@ impl Control {
     #[must_use]
     pub fn new(start: u64, key: SealKey) -> Control {
         let grants = Grants::of_start(start);
-        Control { grants, key, answers_from: None, waiting: VecDeque::new() }
+        let (waiting, named) = (VecDeque::new(), BTreeMap::new());
+        Control { grants, key, answers_from: None, waiting, named }
     }
 
     /// Takes a gateway's claim; false when there is no room for it.
@@ -116,8 +127,8 @@ impl Control {
         }
     }
 
-    /// Restores a grant that a gateway holds since before this start, if its seal is good; returns
-    /// true if it is.
+    /// Restores a grant that a gateway holds, maybe since before this start, if its seal is good;
+    /// returns true if it is.
     pub fn restore(&mut self, by: Claimant, held: &HeldGrant, now: Nanos) -> bool {
         let grant = Grant {
             session_id: held.bound_session_id,
@@ -129,13 +140,21 @@ impl Control {
         let is_good = self.key.is_good(&grant);
         if is_good {
             self.grants.restore(&grant, now);
+            self.named.entry(by.gateway).or_default().insert(held.bound_session_id);
         }
         is_good
     }
 
+    /// A gateway has named all grants that it holds. The others are free: the answer to a claim, or
+    /// a release, was lost with its link.
+    pub fn all_named(&mut self, by: Claimant) {
+        let named = self.named.remove(&by.gateway).unwrap_or_default();
+        self.grants.keep_named(by, &named);
+    }
+
     /// The session has ended at its gateway.
-    pub fn release(&mut self, session_id: SessionId, generation: u64) {
-        self.grants.release(session_id, generation);
+    pub fn release(&mut self, by: Claimant, session_id: SessionId, generation: u64) {
+        self.grants.release(by, session_id, generation);
     }
 
     /// Returns the time of the next cycle that claims need.
@@ -159,5 +178,39 @@ mod tests {
         std::fs::remove_dir_all(&dir).expect("it is there");
         assert_eq!(starts, [1, 2, 3]);
         assert!(damaged.is_err(), "it is not guessed");
+    }
+
+    fn held(control: &Control, by: Claimant, session_id: SessionId, generation: u64) -> HeldGrant {
+        let Claimant { gateway, incarnation } = by;
+        let grant = Grant { session_id, gateway, incarnation, generation, seal: Seal::NONE };
+        HeldGrant { generation, seal: control.key.seal(&grant), bound_session_id: session_id }
+    }
+
+    /// One bad seal closed the link, and each one after it.
+    #[test]
+    fn grants_that_a_gateway_does_not_name_are_free_and_bad_seals_are_passed_over() {
+        let mut control = Control::new(1, SealKey::new([7; 32]));
+        let by = Claimant { gateway: SessionId(501), incarnation: 3 };
+        let other = Claimant { gateway: SessionId(502), incarnation: 4 };
+        let now = Nanos(1);
+        let all = [(by, 1), (by, 2), (other, 3)];
+        for (by, id) in all {
+            let grant = held(&control, by, SessionId(id), 9);
+            assert!(control.restore(by, &grant, now));
+        }
+        control.all_named(by);
+        control.all_named(other);
+        assert_eq!(
+            all.map(|(_, id)| control.grants.holder(SessionId(id))),
+            [by, by, other].map(Some)
+        );
+        // The link is made again, and a session has ended meanwhile.
+        let bad = HeldGrant { seal: Seal([1; 16]), ..held(&control, by, SessionId(4), 9) };
+        assert!(!control.restore(by, &bad, now));
+        let grant = held(&control, by, SessionId(2), 9);
+        assert!(control.restore(by, &grant, now));
+        control.all_named(by);
+        let holders = [1, 2, 3, 4].map(|id| control.grants.holder(SessionId(id)));
+        assert_eq!(holders, [None, Some(by), Some(other), None]);
     }
 }

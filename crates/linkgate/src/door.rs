@@ -19,11 +19,11 @@ use weir_link::grants::Claimant;
 use weir_link::{Arrived, PartitionView as _, ToPartition};
 use weir_partition::control_import::ImportProgress;
 use weir_partition::event_reader::EventReader;
-use weir_types::{Nanos, PartitionId, Reason, Role, SessionId};
+use weir_types::{Nanos, PartitionId, Reason, Role, SessionId, Switch};
 use weir_wire::session::NodeId;
 use weir_wire::{ClientMessage, Definition, Event};
 
-use crate::control::Control;
+use crate::control::{Control, refuse_unknown};
 use crate::partition::LinkedPartition;
 
 /// The templates of a link's messages.
@@ -35,7 +35,7 @@ const RETRY_INTERVAL: u64 = 500_000;
 /// The time between looks at records that cannot be read yet, in nanoseconds.
 const LOOK_INTERVAL: u64 = 5_000_000;
 /// The time between looks at leases, silence and retention, in nanoseconds.
-const CARE_INTERVAL: u64 = 20_000_000;
+const CARE_INTERVAL: u64 = 250_000_000;
 
 /// The parts of the door.
 pub struct LinkDoorParts {
@@ -180,20 +180,29 @@ impl LinkDoor {
     ) -> bool {
         let gateway = link.session_id();
         let Some(incarnation) = self.partitions[0].end.connected_as(gateway) else { return false };
+        let by = Claimant { gateway, incarnation };
         match message {
             ToPartition::ClaimSession(claim) => {
-                if !self.control.claim(gateway, *claim) {
+                let LinkedPartition { end, side, .. } = &mut self.partitions[0];
+                if !side.knows(claim.bound_session_id) {
+                    refuse_unknown(end, gateway, claim.bound_session_id);
+                } else if !self.control.claim(gateway, *claim) {
                     self.fail(link, Reason::WindowOverrun);
                 }
             }
             ToPartition::ReleaseSession(release) => {
-                self.control.release(release.bound_session_id, release.generation);
+                self.control.release(by, release.bound_session_id, release.generation);
             }
-            ToPartition::KeepClaims(_, grants) => {
-                let by = Claimant { gateway, incarnation };
-                let mut grants = grants.clone().flatten();
-                if !grants.all(|held| self.control.restore(by, &held, now)) {
-                    self.fail(link, Reason::NotEntitled);
+            ToPartition::KeepClaims(keep, grants) => {
+                let grants = grants.clone().flatten();
+                let passed_over = grants.filter(|held| !self.control.restore(by, held, now));
+                let count = passed_over.count();
+                if count > 0 {
+                    // Those of before a change of the key: their sessions are claimed anew.
+                    tracing::warn!(gateway = gateway.0, count, "grants without a good seal");
+                }
+                if keep.is_last == Switch::On {
+                    self.control.all_named(by);
                 }
             }
             _ => return false,
@@ -209,6 +218,8 @@ impl LinkDoor {
         for ((_, gateway), id) in self.connections.range(range) {
             let Some(link) = links.get_mut(*id) else { continue };
             if !link.socket.has_room() {
+                // The listener reads no input of such a connection either.
+                end.held_back(*gateway, now);
                 continue;
             }
             count += end.pump(*gateway, side, now);
@@ -319,6 +330,13 @@ impl Protocol for LinkDoor {
         }
         if link.state.has_failed {
             return Some(Intake::Done);
+        }
+        if let Some(partition) = link.state.partition {
+            let end = &mut self.partitions[partition].end;
+            if end.is_full(said.session.session_id) {
+                end.held_back(said.session.session_id, now);
+                return Some(Intake::Wait);
+            }
         }
         match ToPartition::decode(said.raw) {
             Ok(message) => {

@@ -230,6 +230,12 @@ impl PartitionSide {
         }
     }
 
+    /// Returns true if the partition has defined a session.
+    #[must_use]
+    pub fn knows(&self, id: SessionId) -> bool {
+        self.index.sessions.contains_key(&id)
+    }
+
     /// Notes that a session is a trader's, or is none any more.
     pub fn note_trader(&mut self, id: SessionId, is_trader: bool) {
         if is_trader {

@@ -7,11 +7,11 @@
 use weir_types::{Epoch, PartitionId, SessionId};
 use weir_wire::group::Group;
 
+use super::pump::is_definition;
 use super::{GatewayLink, OUTPUT_LEN_MAX, OldRecordRead, PartitionEnd, PartitionView};
 use crate::codec::{BatchEntries, LinkFault};
 use crate::kept::addressed;
 use crate::message::{AskRecords, OldRecord, OldRecords, RecordNo};
-use crate::partition_end::is_definition;
 
 /// The requests that a gateway may have open.
 pub const ASKS_MAX: usize = 64;
