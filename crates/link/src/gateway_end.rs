@@ -33,6 +33,9 @@ use crate::plant::{self, Plant};
 /// The share of the window after which the gateway tells the bytes that it has used.
 const TELL_SHARE: u64 = 4;
 
+/// The time within which the partition has to open the link.
+const OPENED_WITHIN: Nanos = Nanos(5_000_000_000);
+
 /// The terms of a link, as the gateway sets them.
 #[derive(Clone, Copy, Debug)]
 pub struct GatewayTerms {
@@ -453,16 +456,26 @@ impl GatewayEnd {
     /// # Errors
     /// [`LinkFault::Silent`].
     pub fn tick(&mut self, now: Nanos) -> Result<(), LinkFault> {
-        if self.phase == Phase::Away || self.pulse == Nanos(0) {
+        if self.phase == Phase::Away {
             return Ok(());
         }
-        if now.since(self.heard_at).0 * 2 > self.pulse.0 * 5 {
+        let silence = now.since(self.heard_at);
+        if self.phase == Phase::Opening {
+            // A first opening has no pulse yet.
+            return if silence > OPENED_WITHIN { Err(LinkFault::Silent) } else { Ok(()) };
+        }
+        if silence.0 * 2 > self.pulse.0 * 5 {
             return Err(LinkFault::Silent);
         }
         if now.since(self.said_at) >= self.pulse {
             self.put_pulse(now);
         }
         Ok(())
+    }
+
+    /// Bytes of the partition are not read on purpose: it is not silent.
+    pub fn held_back(&mut self, now: Nanos) {
+        self.heard_at = now;
     }
 
     fn put_pulse(&mut self, now: Nanos) {
@@ -550,8 +563,10 @@ impl GatewayEnd {
                 stages.clone().flatten().for_each(|stages| view.stages(&stages));
             }
             (ToGateway::CommandRefused(refused), _) => {
-                self.kept.settle(refused.bound_session_id, refused.request_no);
-                view.refused(refused);
+                // Of a session that has ended, or made up.
+                if self.kept.settle(refused.bound_session_id, refused.request_no) {
+                    view.refused(refused);
+                }
             }
             (ToGateway::SessionBound(bound), _) => self.take_bound(bound, view)?,
             (ToGateway::SessionRecords(head, records), _) => {

@@ -1,4 +1,5 @@
-//! A session that is bound again at a gateway, by a takeover on its other connection.
+//! The gateway's end: a session that is bound again, by a takeover on its other connection; a link
+//! that is opened.
 
 use weir_link::codec::next_message;
 use weir_link::gateway_end::{HandOver, SessionPoint, WantedBinding};
@@ -7,7 +8,7 @@ use weir_link::message::{
     CommandRefused, EpochEnded, LinkOpened, LinkReady, Seal, SessionBound, SessionUnbound,
     StageSpans,
 };
-use weir_link::{GatewayEnd, GatewayTerms, GatewayView, ToGateway, ToPartition};
+use weir_link::{GatewayEnd, GatewayTerms, GatewayView, LinkFault, ToGateway, ToPartition};
 use weir_types::{
     ClOrdId, Epoch, EventNo, InstrumentId, Nanos, OrderId, PartitionId, Reason, RequestNo,
     SessionId, Switch,
@@ -150,4 +151,19 @@ fn a_link_opens_while_sessions_are_bound_that_it_has_not_named() {
     end.bind(wanted(SessionId(8), 6), &mut notes);
     receive(&mut end, &mut notes, &bound(SESSION, 5));
     assert!(end.is_open());
+}
+
+/// A partition that accepted the connection and said nothing kept the gateway from trying again.
+#[test]
+fn a_link_is_opened_in_time_and_a_partition_that_is_not_read_on_purpose_is_not_silent() {
+    let (mut end, mut notes) = (new_end(), Notes::default());
+    let after = |ms: u64| Nanos(NOW.0 + ms * 1_000_000);
+    end.connected(NOW);
+    assert_eq!(end.tick(after(5_000)), Ok(()));
+    assert_eq!(end.tick(after(5_001)), Err(LinkFault::Silent));
+    connect(&mut end, &mut notes);
+    assert_eq!(end.tick(after(2_500)), Ok(()));
+    assert_eq!(end.tick(after(2_501)), Err(LinkFault::Silent));
+    end.held_back(after(2_501));
+    assert_eq!(end.tick(after(5_001)), Ok(()));
 }

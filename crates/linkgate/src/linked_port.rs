@@ -10,12 +10,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_gateway::linked::{LinkAgentPort, LinkAnswer, LinkAsk};
-use weir_link::GatewayView;
-use weir_link::ToGateway;
 use weir_link::gateway_end::SessionPoint;
 use weir_link::message::{
     CommandRefused, EpochEnded, OldRecords, SessionBound, SessionUnbound, StageSpans,
 };
+use weir_link::{GatewayView, LinkFault, ToGateway};
 use weir_log::TailWriter;
 use weir_log::tail::{TailConfig, TailHandle, tail_in};
 use weir_partition::event_reader::EventReader;
@@ -27,8 +26,9 @@ use weir_partition::placeholder::placeholder;
 use weir_types::{
     Epoch, Epochs, EventNo, PartitionId, Position, Reason, RequestNo, SessionId, Switch,
 };
+use weir_wire::Event;
 use weir_wire::frame::{RawMessage, parse_message};
-use weir_wire::message::Message;
+use weir_wire::message::{DecodeError, Message};
 use weir_wire::reference::DefineInstrument;
 
 /// The bytes of a tail that are retained at all times.
@@ -62,6 +62,8 @@ pub struct LinkedPort {
     link: LinkAgentPort,
     /// Answers that found no room.
     waiting: VecDeque<LinkAnswer>,
+    /// Refusals that found no room.
+    refusals: VecDeque<Feedback>,
     writer: TailWriter,
     handle: TailHandle,
     holds: Holds,
@@ -69,6 +71,8 @@ pub struct LinkedPort {
     /// True once the link has begun anew, until its agent has seen that.
     begins_anew: bool,
     newest: Position,
+    /// The fault of a record that is no event.
+    broken: Option<DecodeError>,
     is_published: bool,
     has_news: bool,
     unread: VecDeque<UnreadBatch>,
@@ -92,6 +96,8 @@ impl LinkedPort {
             source,
             link,
             waiting: VecDeque::new(),
+            refusals: VecDeque::new(),
+            broken: None,
             writer,
             handle,
             holds: Holds::default(),
@@ -160,16 +166,29 @@ impl LinkedPort {
             assert!(self.link.answers.push(answer).is_ok(), "a ring with room takes one more");
             self.has_news = true;
         }
+        let feedback = self.source.feedback.as_mut().expect("a gateway's port has one");
+        while !feedback.is_full()
+            && let Some(refused) = self.refusals.pop_front()
+        {
+            assert!(feedback.push(refused).is_ok(), "a ring with room takes one more");
+            self.has_news = true;
+        }
     }
 
     /// Tells the gateway that a request was not taken.
     pub fn refuse(&mut self, session_id: SessionId, name: (RequestNo, u16), reason: Reason) {
         let (request_no, template_id) = name;
         let refused = Feedback::Refused { session_id, request_no, template_id, reason };
-        let feedback = self.source.feedback.as_mut().expect("a gateway's port has one");
-        // It has more room than requests can be under way.
-        assert!(feedback.push(refused).is_ok(), "the ring of refusals is full");
-        self.has_news = true;
+        self.refusals.push_back(refused);
+        self.hand_over();
+    }
+
+    /// Returns an error if a record came that the gateway cannot read.
+    ///
+    /// # Errors
+    /// [`LinkFault::Decode`]: the connection is to be closed.
+    pub fn check_records(&mut self) -> Result<(), LinkFault> {
+        self.broken.take().map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Returns true if the link has begun anew since the last call.
@@ -271,12 +290,14 @@ impl GatewayView for LinkedPort {
     }
 
     fn record(&mut self, _number: u64, record: &[u8], is_bound: bool) {
-        let is_event = parse_message(record).is_ok_and(|raw| raw.block().len() >= 8);
-        if !is_event {
-            self.append(&placeholder(self.newest));
-            return;
-        }
-        let event = EventRecord::new(record);
+        let event = match checked(record) {
+            Ok(event) => event,
+            Err(error) => {
+                self.append(&placeholder(self.newest));
+                self.broken.get_or_insert(error);
+                return;
+            }
+        };
         self.newest = Position(event.position());
         // The events of a session that is bound no more belong to another gateway.
         let is_own = is_bound || self.is_control() || event.address().is_none();
@@ -357,6 +378,18 @@ impl GatewayView for LinkedPort {
     }
 }
 
+/// Returns a record whose head the gateway can read: an event, or one of a later version, with
+/// values or a template that this version does not know.
+fn checked(record: &[u8]) -> Result<EventRecord<'_>, DecodeError> {
+    let is_later = |error| {
+        matches!(error, DecodeError::UnknownTemplate(_) | DecodeError::FieldOutOfRange { .. })
+    };
+    match Event::decode(record) {
+        Err(error) if !is_later(error) || parse_message(record)?.block().len() < 8 => Err(error),
+        _ => Ok(EventRecord::new(record)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use weir_gateway::linked::{LinkPort, gateway_to_link};
@@ -365,8 +398,8 @@ mod tests {
     use weir_partition::placeholder::is_placeholder;
     use weir_runtime::Wake;
     use weir_types::{ClOrdId, Nanos, PhaseReached};
+    use weir_wire::PlainEvent;
     use weir_wire::event::RequestDone;
-    use weir_wire::{Event, PlainEvent};
 
     use super::*;
 
@@ -446,10 +479,18 @@ mod tests {
         let mut reader = begun_anew(&mut ends.link);
         port.record(7, &event(1), true);
         port.record(8, &event(2), false);
+        assert_eq!(port.check_records(), Ok(()));
         port.record(9, b"no event", true);
+        assert!(port.check_records().is_err(), "the link is closed");
+        // Its head is that of an event, and its block has no addressee.
+        let mut short = event(3);
+        short.truncate(16);
+        short[..2].copy_from_slice(&8_u16.to_le_bytes());
+        port.record(10, &short, true);
+        assert!(port.check_records().is_err());
         port.publish();
         let mut record = Vec::new();
-        for (number, want) in [(7, false), (8, true), (9, true)] {
+        for (number, want) in [(7, false), (8, true), (9, true), (10, true)] {
             assert_eq!(reader.next(&mut record), ReadEvent::Record(number));
             assert_eq!(is_placeholder(&record), want, "record {number}");
         }

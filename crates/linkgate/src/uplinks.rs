@@ -86,6 +86,7 @@ impl Uplink {
     fn read(&mut self, scratch: &mut Scratch, now: Nanos) -> Result<usize, ConnectionEnd> {
         self.connection.settle(now)?;
         if self.is_full && !self.port.has_room() {
+            self.end.held_back(now);
             return Ok(0);
         }
         let was_full = std::mem::take(&mut self.is_full);
@@ -126,6 +127,7 @@ impl Uplink {
         }
         let is_batch = raw.template_id == EventBatch::TEMPLATE_ID;
         self.end.take(arrived, &mut self.port)?;
+        self.port.check_records()?;
         if is_batch {
             self.port.batch_taken(self.end.next_record(), arrived.len as u64);
         }
