@@ -168,6 +168,8 @@ struct Port {
     answered: u64,
     /// True when this cycle submitted something to the partition.
     handed_over: bool,
+    /// The bytes of a link's records that were read since its agent was last woken for them.
+    read_len: usize,
     /// Sessions' choices and losses that wait for room in the ring.
     notices: VecDeque<SessionNotice>,
     /// The time since which it has taken nothing of what waits for it.
@@ -307,6 +309,7 @@ impl Gateway {
                 stamps: None,
                 answered: 0,
                 handed_over: false,
+                read_len: 0,
                 notices: VecDeque::new(),
                 standstill: Standstill::default(),
                 asks_history: false,

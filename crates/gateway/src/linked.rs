@@ -28,6 +28,9 @@ use super::{Gateway, Port};
 
 /// The capacity of both rings.
 const RING_LEN: usize = 4_096;
+/// The bytes of records after whose reading a link's agent is woken: a quarter of the window of its
+/// events, as it tells the partition.
+const WAKE_AFTER_LEN: usize = 1 << 20;
 /// The time in nanoseconds that the other links have once the definitions of control have come.
 const OTHERS_TIME: u64 = 6_000_000_000;
 
@@ -114,6 +117,17 @@ impl LinkPort {
             && self.asks.push(ask).is_ok()
         {
             self.waiting.pop_front();
+        }
+    }
+}
+
+impl Port {
+    /// Notes that a record was read, which gives a link's partition credit.
+    #[inline]
+    pub(super) fn has_read(&mut self, len: usize) {
+        self.read_len += len;
+        if self.read_len >= WAKE_AFTER_LEN {
+            (self.read_len, self.handed_over) = (0, true);
         }
     }
 }
@@ -221,13 +235,22 @@ impl Gateway {
         if !self.is_linked {
             return;
         }
-        let Some(generation) = self.sessions.get_mut(id).and_then(Session::take_generation) else {
-            return;
-        };
+        let taken = self.sessions.get_mut(id).and_then(Session::take_generations);
+        let Some((generation, newest)) = taken else { return };
         for port in 0..self.ports.len() {
             self.ask_link(port, LinkAsk::Unbind(id, generation, is_ended));
         }
-        self.ask_link(0, LinkAsk::Release(id, generation));
+        self.ask_link(0, LinkAsk::Release(id, newest));
+    }
+
+    /// Gives a grant back that no logon uses. That of a session which is logged on stays: control
+    /// would give the session to another gateway.
+    pub(super) fn release(&mut self, id: SessionId, generation: u64) {
+        let session = self.sessions.get_mut(id).filter(|session| session.generation.is_some());
+        match session {
+            Some(session) => session.claimed = session.claimed.max(generation),
+            None => self.ask_link(0, LinkAsk::Release(id, generation)),
+        }
     }
 
     /// Says once that the definitions of the control log have come, and that sessions can be bound:

@@ -291,7 +291,7 @@ impl Gateway {
                 self.go_on(id, now);
             }
             (Some(_), reason) => self.end_pending(id, &refusal(id, reason), now),
-            (None, Reason::None) => self.ask_link(0, LinkAsk::Release(id, claimed.generation)),
+            (None, Reason::None) => self.release(id, claimed.generation),
             (None, _) => {}
         }
     }
@@ -356,7 +356,7 @@ impl Gateway {
         for port in 0..self.ports.len() {
             self.ask_link(port, LinkAsk::Unbind(id, generation, Switch::Off));
         }
-        self.ask_link(0, LinkAsk::Release(id, generation));
+        self.release(id, generation);
         // One that would have been taken over has lost its bindings to this logon.
         self.end_soon(id, Reason::PartitionAway);
     }

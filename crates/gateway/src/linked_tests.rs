@@ -44,7 +44,11 @@ impl Links {
     }
 
     fn claimed(&mut self, reason: Reason) {
-        let (generation, seal, session_id) = (GENERATION, SEAL, SessionId(501));
+        self.granted(GENERATION, reason);
+    }
+
+    fn granted(&mut self, generation: u64, reason: Reason) {
+        let (seal, session_id) = (SEAL, SessionId(501));
         let bound_session_id = ALICE;
         let claimed = SessionClaimed { generation, seal, session_id, bound_session_id, reason };
         self.tell(0, LinkAnswer::Claimed(claimed));
@@ -321,4 +325,19 @@ fn a_logon_without_a_partition_has_nothing_of_an_earlier_one_there() {
         let refused = client.say(&mut node, &format!("new 3 {number} 1 buy 10 100\n"));
         assert_eq!(refused, [format!("reject 3 {number} PartitionAway ")]);
     }
+}
+
+/// Control gave a session that was logged on here to another gateway.
+#[test]
+fn a_grant_that_comes_too_late_is_given_back_with_the_session_that_is_logged_on() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\n");
+    links.let_in(&mut node, &mut client);
+    links.granted(9, Reason::None);
+    assert!(client.listen(&mut node, 10).is_empty());
+    assert!(links.asks(0).is_empty());
+    client.say(&mut node, "logout 3\n");
+    let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::On);
+    assert_eq!(links.asks(0), [unbind, LinkAsk::Release(ALICE, 9)]);
 }

@@ -92,6 +92,9 @@ impl Gateway {
                 match &read {
                     ReadEvent::Record(record_no) => {
                         self.on_event(port, *record_no, &record, now);
+                        if self.is_linked {
+                            self.ports[port].has_read(record.len());
+                        }
                         done += 1;
                     }
                     ReadEvent::EpochEnded(change) => {

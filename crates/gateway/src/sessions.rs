@@ -49,6 +49,9 @@ pub struct Session {
     repeat_count: u32,
     /// The generation of its bindings at linked ports; `None` while it is not bound.
     pub(super) generation: Option<u64>,
+    /// The newest generation that control has granted to a logon that came to nothing, while the
+    /// session was logged on: control knows its gateway by that one.
+    pub(super) claimed: u64,
     /// The time of its last logon, as [`weir_door::takeover`] compares it.
     pub logged_on_at: Nanos,
     /// The time of its last takeover. It outlives connections.
@@ -220,9 +223,10 @@ impl Session {
         settled.via
     }
 
-    /// Takes the generation of its bindings, which end.
-    pub(super) fn take_generation(&mut self) -> Option<u64> {
-        self.generation.take()
+    /// Takes the generation of its bindings, which end, and that of its newest grant.
+    pub(super) fn take_generations(&mut self) -> Option<(u64, u64)> {
+        let generation = self.generation.take()?;
+        Some((generation, generation.max(std::mem::take(&mut self.claimed))))
     }
 
     /// Begins anew at a linked port, with the events that its partition has listed. None is sent
@@ -304,6 +308,7 @@ impl Sessions {
             in_flight: 0,
             repeat_count: 0,
             generation: None,
+            claimed: 0,
             logged_on_at: Nanos(0),
             last_takeover: LastTakeover::default(),
             ending: None,

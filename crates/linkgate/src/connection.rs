@@ -24,6 +24,9 @@ use crate::config::UplinkPartition;
 const READ_MAX: usize = 1 << 20;
 /// The time limit in nanoseconds of a connection and its logon together.
 const LOGON_TIME_MAX: u64 = 5_000_000_000;
+/// The longest pause in nanoseconds after a failure: within a second of its start control hears from
+/// each gateway which sessions it holds.
+const REST_MAX: u64 = 500_000_000;
 /// The heartbeat interval asked for, in milliseconds: pulses are more frequent.
 const HEARTBEAT_MS: u32 = 60_000;
 
@@ -115,7 +118,13 @@ impl Connection {
     /// Returns true when a connection may be tried now.
     #[must_use]
     pub fn is_rested(&self, now: Nanos) -> bool {
-        self.phase == Phase::Resting && self.rest.left(now).is_none()
+        self.phase == Phase::Resting && self.rest_left(now) == 0
+    }
+
+    /// Returns what is left of the pause, in nanoseconds.
+    fn rest_left(&self, now: Nanos) -> u64 {
+        let left = self.rest.left(now).map_or(0, |left| left.as_nanos() as u64);
+        left.min(REST_MAX.saturating_sub(now.since(self.since).0))
     }
 
     /// Begins to connect; the logon follows once the connection is established.
@@ -285,7 +294,7 @@ impl Connection {
     /// Drops the connection and its bytes; the next one is tried after a pause.
     pub fn end(&mut self, now: Nanos) {
         self.transport = None;
-        self.phase = Phase::Resting;
+        (self.phase, self.since) = (Phase::Resting, now);
         (self.input, self.output, self.sent) = (Vec::new(), Vec::new(), 0);
         self.rest.failed(now);
     }
@@ -294,10 +303,7 @@ impl Connection {
     #[must_use]
     pub fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         match self.phase {
-            Phase::Resting => {
-                let left = self.rest.left(now).map_or(0, |left| left.as_nanos() as u64);
-                Some(Nanos(now.0 + left))
-            }
+            Phase::Resting => Some(Nanos(now.0 + self.rest_left(now))),
             Phase::Connecting | Phase::LoggingOn => Some(Nanos(self.since.0 + LOGON_TIME_MAX)),
             Phase::Up => None,
         }
