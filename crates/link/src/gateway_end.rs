@@ -25,7 +25,7 @@ use crate::codec::{
 use crate::kept::{Kept, LinkCommand, addressed};
 use crate::message::{
     BindSession, BindingsNamed, CommandBatch, CommandRefused, EpochEnded, EventBatch, HeldGrant,
-    LinkOpened, LinkPulse, LinkedCommand, LinkedEvent, OpenLink, Seal, SessionBound,
+    LinkOpened, LinkPulse, LinkedCommand, LinkedEvent, LogId, OpenLink, Seal, SessionBound,
     SessionUnbound, StageSpans, UnbindSession,
 };
 use crate::plant::{self, Plant};
@@ -146,6 +146,8 @@ pub enum HandOver {
 pub struct GatewayEnd {
     terms: GatewayTerms,
     phase: Phase,
+    /// The log of the records.
+    log_id: LogId,
     next_record: u64,
     epoch: Epoch,
     /// The first record that did not exist when the link was opened.
@@ -180,6 +182,7 @@ impl GatewayEnd {
         GatewayEnd {
             terms,
             phase: Phase::Away,
+            log_id: LogId::NONE,
             next_record: 0,
             epoch: Epoch::NONE,
             end_record: 0,
@@ -250,9 +253,16 @@ impl GatewayEnd {
         (self.received, self.used, self.told) = (0, 0, 0);
         (self.heard_at, self.said_at, self.heard) = (now, now, None);
         let GatewayTerms { session_id, partition_id, incarnation, window_bytes } = self.terms;
-        let (next_record, epoch) = (self.next_record, self.epoch);
-        let open =
-            OpenLink { incarnation, next_record, window_bytes, session_id, epoch, partition_id };
+        let (next_record, epoch, log_id) = (self.next_record, self.epoch, self.log_id);
+        let open = OpenLink {
+            incarnation,
+            next_record,
+            window_bytes,
+            session_id,
+            epoch,
+            partition_id,
+            log_id,
+        };
         put_frame(&open, &mut self.output);
     }
 
@@ -602,8 +612,12 @@ impl GatewayEnd {
             let (wanted, found) = (self.next_record, opened.next_record);
             return Err(LinkFault::Gap { wanted, found });
         }
+        if self.is_continued && opened.log_id != self.log_id {
+            return Err(LinkFault::OutOfPlace(LinkOpened::NAME));
+        }
         if !self.is_continued {
             (self.next_record, self.epoch) = (opened.next_record, opened.epoch);
+            self.log_id = opened.log_id;
             view.begin_anew(opened.next_record, opened.epoch);
         }
         self.end_record = opened.end_record;

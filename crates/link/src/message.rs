@@ -43,6 +43,32 @@ impl Field for Seal {
     }
 }
 
+/// The id of a partition's log, drawn at its first start: epochs of another log are others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogId(pub [u8; 16]);
+
+impl LogId {
+    /// No log: of a gateway that has no records.
+    pub const NONE: LogId = LogId([0; 16]);
+}
+
+impl Field for LogId {
+    type Wire = [u8; 16];
+    const SCHEMA_TYPE: &'static str = "logId";
+
+    fn from_wire(wire: [u8; 16]) -> Option<Self> {
+        Some(LogId(wire))
+    }
+
+    fn to_wire(self) -> [u8; 16] {
+        self.0
+    }
+
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
 messages! {
     /// Opens a link to a partition, from the first record that the gateway lacks on.
     OpenLink = 130 {
@@ -58,6 +84,8 @@ messages! {
         epoch: Epoch,
         /// The partition.
         partition_id: PartitionId,
+        /// The log of the record before that; zero for none.
+        log_id: LogId,
     }
 
     /// States the partition's next record, and the terms of the link.
@@ -82,6 +110,8 @@ messages! {
         partition_id: PartitionId,
         /// On if the link goes on at the gateway's resume point.
         is_continued: Switch,
+        /// The partition's log.
+        log_id: LogId,
     }
 
     /// States the firms of the partition's sessions.

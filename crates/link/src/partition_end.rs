@@ -33,7 +33,7 @@ use crate::codec::{Arrived, Entries, LinkFault, RECORD_NUMBERS_MAX, ToPartition,
 use crate::grants::Grant;
 use crate::kept::addressed;
 use crate::message::{
-    BindSession, CommandRefused, LinkOpened, LinkPulse, LinkReady, LinkedCommand, OpenLink,
+    BindSession, CommandRefused, LinkOpened, LinkPulse, LinkReady, LinkedCommand, LogId, OpenLink,
     RecordNo, SessionBound, SessionRecords, SessionUnbound, UnbindSession,
 };
 use crate::plant::{self, Plant};
@@ -51,6 +51,8 @@ pub const WINDOW_MAX: u32 = 4 << 20;
 pub struct PartitionTerms {
     /// The partition.
     pub partition_id: PartitionId,
+    /// Its log.
+    pub log_id: LogId,
     /// The number of this run of the process.
     pub incarnation: u64,
     /// The time after which absent sessions are lost.
@@ -436,7 +438,9 @@ impl PartitionEnd {
             self.orphan(gateway, &before);
         }
         let epoch = if plant::is(Plant::EpochIgnored) { view.epoch() } else { open.epoch };
-        let is_continued = open.next_record != 0 && view.continues(open.next_record, epoch);
+        // Epochs are numbers, and each log counts its own.
+        let is_of_log = open.next_record != 0 && open.log_id == self.terms.log_id;
+        let is_continued = is_of_log && view.continues(open.next_record, epoch);
         let begin = if self.is_control() { 1 } else { view.end_record() };
         let cursor = if is_continued { open.next_record } else { begin };
         let told = if is_continued { epoch } else { view.epoch_at(cursor) };
@@ -476,6 +480,7 @@ impl PartitionEnd {
             commands_max: self.terms.commands_max,
             partition_id: self.terms.partition_id,
             is_continued: if is_continued { Switch::On } else { Switch::Off },
+            log_id: self.terms.log_id,
         };
         put_frame(&opened, &mut link.output);
         if !is_continued {

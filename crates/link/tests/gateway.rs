@@ -5,7 +5,7 @@ use weir_link::codec::next_message;
 use weir_link::gateway_end::{HandOver, SessionPoint, WantedBinding};
 use weir_link::kept::LinkCommand;
 use weir_link::message::{
-    CommandRefused, EpochEnded, LinkOpened, LinkReady, Seal, SessionBound, SessionUnbound,
+    CommandRefused, EpochEnded, LinkOpened, LinkReady, LogId, Seal, SessionBound, SessionUnbound,
     StageSpans,
 };
 use weir_link::{GatewayEnd, GatewayTerms, GatewayView, LinkFault, ToGateway, ToPartition};
@@ -69,6 +69,7 @@ fn connect(end: &mut GatewayEnd, notes: &mut Notes) {
         commands_max: 8,
         partition_id: HERE,
         is_continued: Switch::Off,
+        log_id: LogId([1; 16]),
     };
     receive(end, notes, &opened);
     receive(end, notes, &LinkReady { session_id: GATEWAY, partition_id: HERE });

@@ -1,5 +1,6 @@
 //! Leases of sessions whose choice the log held at the partition's start.
 
+use weir_link::message::LogId;
 use weir_link::{PartitionEnd, PartitionTerms};
 use weir_types::{Nanos, PartitionId, SessionId, Switch};
 use weir_wire::Command;
@@ -12,6 +13,7 @@ const SECOND: u64 = 1_000_000_000;
 fn the_lease_of_a_recovered_choice_runs_from_the_first_cycle() {
     let terms = PartitionTerms {
         partition_id: PartitionId(1),
+        log_id: LogId([1; 16]),
         incarnation: 1,
         lease: Nanos(10 * SECOND),
         pulse: Nanos(SECOND),

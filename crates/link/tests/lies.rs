@@ -6,7 +6,7 @@
 use weir_link::codec::{BatchEntries, LinkFault, next_message};
 use weir_link::grants::Grant;
 use weir_link::message::{
-    BindSession, BindingsNamed, CommandBatch, LinkedCommand, OpenLink, Seal, UnbindSession,
+    BindSession, BindingsNamed, CommandBatch, LinkedCommand, LogId, OpenLink, Seal, UnbindSession,
 };
 use weir_link::partition_end::{RequestName, SessionPosition};
 use weir_link::{PartitionEnd, PartitionTerms, PartitionView, ToGateway};
@@ -83,8 +83,8 @@ fn take(end: &mut PartitionEnd, from: SessionId, frame: &[u8]) -> Result<(), Lin
 
 fn open(session_id: SessionId) -> OpenLink {
     let (incarnation, next_record, window_bytes) = (u64::from(session_id.0), 0, 1 << 20);
-    let (epoch, partition_id) = (Epoch::NONE, HERE);
-    OpenLink { incarnation, next_record, window_bytes, session_id, epoch, partition_id }
+    let (epoch, partition_id, log_id) = (Epoch::NONE, HERE, LogId::NONE);
+    OpenLink { incarnation, next_record, window_bytes, session_id, epoch, partition_id, log_id }
 }
 
 fn bind(session_id: SessionId, generation: u64) -> BindSession {
@@ -138,7 +138,8 @@ fn framed(head: &CommandBatch, generation: u64, command: &Command) -> Vec<u8> {
 fn partition() -> PartitionEnd {
     let (lease, pulse) = (Nanos(10_000_000_000), Nanos(1_000_000_000));
     let (partition_id, incarnation, commands_max) = (HERE, 1, 4);
-    let terms = PartitionTerms { partition_id, incarnation, lease, pulse, commands_max };
+    let log_id = LogId([1; 16]);
+    let terms = PartitionTerms { partition_id, log_id, incarnation, lease, pulse, commands_max };
     let mut end = PartitionEnd::new(terms, []);
     for gateway in [HONEST, LIAR] {
         send(&mut end, gateway, &open(gateway)).unwrap();
@@ -314,6 +315,29 @@ fn a_message_before_the_opening_is_out_of_place() {
     assert!(matches!(send(&mut end, stranger, &bind(stranger, 9)), Err(LinkFault::OutOfPlace(_))));
     end.disconnected(HONEST);
     assert!(matches!(send(&mut end, HONEST, &bind(HONEST, 9)), Err(LinkFault::OutOfPlace(_))));
+}
+
+/// A partition whose directory was made anew counts its epochs from one again: the gateway went on
+/// with the records of the log before.
+#[test]
+fn a_link_goes_on_at_a_resume_point_of_the_same_log_alone() {
+    for (log_id, epoch, is_continued) in [
+        (LogId([1; 16]), 3, Switch::On),
+        (LogId([1; 16]), 2, Switch::Off),
+        (LogId([2; 16]), 3, Switch::Off),
+        (LogId::NONE, 3, Switch::Off),
+    ] {
+        let mut end = partition();
+        let point = OpenLink { next_record: 1, epoch: Epoch(epoch), log_id, ..open(HONEST) };
+        send(&mut end, HONEST, &point).unwrap();
+        let output = end.take_output(HONEST);
+        let arrived = next_message(&output, NOW).unwrap().expect("it is whole");
+        let ToGateway::LinkOpened(opened) = ToGateway::decode(&arrived.raw).unwrap() else {
+            panic!("it is opened first")
+        };
+        assert_eq!(opened.is_continued, is_continued, "{log_id:?} {epoch}");
+        assert_eq!(opened.log_id, LogId([1; 16]));
+    }
 }
 
 /// Each of them took a place in the node's memory, as often as the gateway sent it.

@@ -4,7 +4,7 @@
 use weir_link::codec::next_message;
 use weir_link::gateway_end::{SessionPoint, WantedBinding};
 use weir_link::message::{
-    CommandRefused, EpochEnded, LinkOpened, LinkReady, Seal, SessionBound, SessionUnbound,
+    CommandRefused, EpochEnded, LinkOpened, LinkReady, LogId, Seal, SessionBound, SessionUnbound,
     StageSpans,
 };
 use weir_link::{GatewayEnd, GatewayTerms, GatewayView, ToGateway, ToPartition};
@@ -59,6 +59,7 @@ fn open(end: &mut GatewayEnd) -> Vec<String> {
         commands_max: 8,
         partition_id: HERE,
         is_continued: Switch::Off,
+        log_id: LogId([1; 16]),
     };
     receive(end, &opened);
     receive(end, &LinkReady { session_id: GATEWAY, partition_id: HERE });

@@ -5,7 +5,7 @@
 
 use weir_link::codec::{LinkFault, next_message, put_with_group};
 use weir_link::grants::Grant;
-use weir_link::message::{AskRecords, BindSession, BindingsNamed, OpenLink, RecordNo, Seal};
+use weir_link::message::{AskRecords, BindSession, BindingsNamed, LogId, OpenLink, RecordNo, Seal};
 use weir_link::partition_end::{OldRecordRead, SessionPosition};
 use weir_link::{PartitionEnd, PartitionTerms, PartitionView, ToGateway};
 use weir_types::{
@@ -117,7 +117,8 @@ fn partition(view: &mut Records) -> PartitionEnd {
 fn partition_continued(view: &mut Records, next_record: u64) -> PartitionEnd {
     let (lease, pulse) = (Nanos(10_000_000_000), Nanos(1_000_000_000));
     let (partition_id, commands_max, incarnation) = (HERE, 4, 1);
-    let terms = PartitionTerms { partition_id, incarnation, lease, pulse, commands_max };
+    let log_id = LogId([1; 16]);
+    let terms = PartitionTerms { partition_id, log_id, incarnation, lease, pulse, commands_max };
     let mut end = PartitionEnd::new(terms, []);
     let open = OpenLink {
         incarnation: 1,
@@ -126,6 +127,7 @@ fn partition_continued(view: &mut Records, next_record: u64) -> PartitionEnd {
         session_id: GATEWAY,
         epoch: Epoch(u32::from(next_record > 0)),
         partition_id: HERE,
+        log_id,
     };
     send(&mut end, view, &open);
     let named = BindingsNamed { session_id: GATEWAY, count: 0, partition_id: HERE };

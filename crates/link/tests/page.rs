@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use weir_link::message::{
     AskRecords, BindSession, BindingsNamed, ClaimEnded, ClaimSession, CommandBatch, CommandRefused,
     EpochEnded, EventBatch, FirmFollowed, FirmRecords, FollowFirm, HeldGrant, KeepClaims,
-    LinkOpened, LinkPulse, LinkReady, LinkedCommand, LinkedEvent, OldRecord, OldRecords, OpenLink,
-    RecordNo, ReleaseSession, SessionBound, SessionClaimed, SessionFirm, SessionFirms,
+    LinkOpened, LinkPulse, LinkReady, LinkedCommand, LinkedEvent, LogId, OldRecord, OldRecords,
+    OpenLink, RecordNo, ReleaseSession, SessionBound, SessionClaimed, SessionFirm, SessionFirms,
     SessionRecords, SessionUnbound, StageBatch, StageSpans, UnbindSession,
 };
 use weir_wire::Message;
@@ -100,6 +100,7 @@ fn the_worked_example_is_the_codecs() {
         session_id: SessionId(501),
         epoch: Epoch(3),
         partition_id: PartitionId(1),
+        log_id: LogId(*b"log of partition"),
     };
     let mut frame = Vec::new();
     weir_wire::frame::put_frame(&open, &mut frame);

@@ -12,7 +12,7 @@ use weir_link::gateway_end::{HandOver, SessionPoint, WantedBinding};
 use weir_link::grants::{Claim, Claimant, Grant, Grants};
 use weir_link::kept::LinkCommand;
 use weir_link::message::{
-    ClaimSession, CommandRefused, EpochEnded, Seal, SessionBound, SessionUnbound, StageSpans,
+    ClaimSession, CommandRefused, EpochEnded, LogId, Seal, SessionBound, SessionUnbound, StageSpans,
 };
 use weir_link::partition_end::{RequestName, SessionPosition};
 use weir_link::{
@@ -430,7 +430,8 @@ fn short(command: &Command) -> String {
 
 fn terms(incarnation: u64) -> PartitionTerms {
     let (partition_id, commands_max) = (PARTITION, 64);
-    PartitionTerms { partition_id, incarnation, lease: LEASE, pulse: PULSE, commands_max }
+    let log_id = LogId([1; 16]);
+    PartitionTerms { partition_id, log_id, incarnation, lease: LEASE, pulse: PULSE, commands_max }
 }
 
 fn gateway(index: u32, incarnation: u64) -> Gateway {

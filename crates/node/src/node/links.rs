@@ -7,6 +7,7 @@ use anyhow::Context;
 use weir_door::DoorFigures;
 use weir_io::{OsRng, Rng};
 use weir_link::PartitionTerms;
+use weir_link::message::LogId;
 use weir_linkgate::control::{Control, next_start};
 use weir_linkgate::door::{LinkDoorParts, link_door};
 use weir_linkgate::partition::{LinkedPartition, LinkedPartitionParts, RecoveredSession};
@@ -111,6 +112,7 @@ impl Assembly<'_> {
 fn terms_of(section: &LinkSection, of: &RecoveredPartition, incarnation: u64) -> PartitionTerms {
     PartitionTerms {
         partition_id: of.partition_id,
+        log_id: LogId(of.log.log_id().to_be_bytes()),
         incarnation,
         lease: Nanos(u64::from(section.lease_ms) * 1_000_000),
         pulse: PULSE,
