@@ -207,8 +207,7 @@ impl Gateway {
             return self.refuse(from, request, Reason::NotLoggedOn);
         };
         session.heard_at = now;
-        let is_away = |port: usize| session.streams[port].is_away.then_some(Reason::PartitionAway);
-        let by_link = by_link.or_else(|| port.ok().and_then(is_away));
+        let by_link = by_link.or_else(|| session.refused_by_link(port.ok()?));
         let routed = port.map(|port| (port, session.admission_of(port, request.request_no())));
         // Before anything that may refuse it: a refusal says that no log has it.
         match routed {

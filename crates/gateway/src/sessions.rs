@@ -223,6 +223,11 @@ impl Session {
         settled.via
     }
 
+    /// Returns the reason for which its requests do not go to a linked port that has not bound it.
+    pub(super) fn refused_by_link(&self, port: usize) -> Option<Reason> {
+        self.streams[port].is_away.then_some(Reason::PartitionAway)
+    }
+
     /// Takes the generation of its bindings, which end, and that of its newest grant.
     pub(super) fn take_generations(&mut self) -> Option<(u64, u64)> {
         let generation = self.generation.take()?;

@@ -24,8 +24,8 @@ use crate::config::UplinkPartition;
 const READ_MAX: usize = 1 << 20;
 /// The time limit in nanoseconds of a connection and its logon together.
 const LOGON_TIME_MAX: u64 = 5_000_000_000;
-/// The longest pause in nanoseconds after a failure: within a second of its start control hears from
-/// each gateway which sessions it holds.
+/// The longest pause in nanoseconds after a failure: control waits a second after its start for the
+/// sessions that gateways hold.
 const REST_MAX: u64 = 500_000_000;
 /// The heartbeat interval asked for, in milliseconds: pulses are more frequent.
 const HEARTBEAT_MS: u32 = 60_000;
@@ -327,5 +327,29 @@ impl Scratch {
 impl Default for Scratch {
     fn default() -> Scratch {
         Scratch::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_wire::session::ApiKey;
+
+    use super::*;
+
+    /// Gateways that came back later than control waits for them had no holders there.
+    #[test]
+    fn a_link_that_fails_again_and_again_is_tried_within_half_a_second() {
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let at = UplinkPartition { id: 0, address, tls_ca: None, tls_name: None };
+        let key = Key::Api(ApiKey([7; 32]));
+        let mut connection = Connection::new(at, SessionId(501), key).expect("it is plain");
+        for second in 1..=20 {
+            let now = Nanos(second * 1_000_000_000);
+            assert!(connection.is_rested(now), "{second}");
+            connection.end(now);
+            assert!(!connection.is_rested(now));
+            let next = connection.next_deadline(now).expect("it is tried again");
+            assert!(next > now && next.0 <= now.0 + REST_MAX, "{second}: {next:?}");
+        }
     }
 }

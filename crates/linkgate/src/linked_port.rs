@@ -199,7 +199,7 @@ impl LinkedPort {
     /// Returns true while the gateway has read enough for another batch.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.unread_len < UNREAD_MAX && self.waiting.is_empty()
+        self.unread_len < UNREAD_MAX && !self.has_waiting()
     }
 
     /// Notes a batch that was taken: `end` is the record behind it.
@@ -226,7 +226,7 @@ impl LinkedPort {
     /// Publishes the records, once all answers before them are handed over, and wakes the gateway.
     pub fn publish(&mut self) {
         self.hand_over();
-        if self.waiting.is_empty() && !self.is_published {
+        if !self.has_waiting() && !self.is_published {
             self.writer.publish();
             self.is_published = true;
             self.has_news = true;
@@ -236,10 +236,10 @@ impl LinkedPort {
         }
     }
 
-    /// Returns true if answers wait for room in their ring.
+    /// Returns true if answers or refusals wait for room in their rings.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || !self.refusals.is_empty()
     }
 
     fn append(&mut self, record: &[u8]) {

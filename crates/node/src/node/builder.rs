@@ -342,20 +342,18 @@ impl<'a> Builder<'a> {
         let Assembly { draining, token_keys, market_doors: doors, .. } = parts;
         let web = self.web_listener.zip(web.hub);
         let web = web.map(|(at, hub)| WebServer::start(at, hub, doors)).transpose()?;
-        let address = self.address;
-        let recoveries = self.recoveries;
         let times = StartTimes { whole: self.begun.elapsed(), ..self.times };
         Ok(Node {
             threads: starting.started(),
             draining,
-            address,
+            address: self.address,
             status,
             link_address: self.links.address,
             tls,
             web,
             reload,
             token_keys,
-            recoveries,
+            recoveries: self.recoveries,
             times,
             notes,
         })
