@@ -161,8 +161,6 @@ pub struct GatewayEnd {
     kept: Kept,
     /// The number of the next kept command to send.
     to_send: u64,
-    /// Those before this number may have been sent before.
-    again_before: u64,
     batch: BatchEntries,
     output: Vec<u8>,
     /// Bytes of event batches since the opening: received, used, and told as used.
@@ -192,7 +190,6 @@ impl GatewayEnd {
             moved: BTreeMap::new(),
             kept: Kept::default(),
             to_send: 0,
-            again_before: 0,
             batch: BatchEntries::default(),
             output: Vec::new(),
             received: 0,
@@ -381,13 +378,12 @@ impl GatewayEnd {
     /// Takes a command of a bound session; [`GatewayEnd::flush`] sends it.
     pub fn hand_over(&mut self, command: LinkCommand) -> HandOver {
         let session_id = command.request.session_id();
-        if !self.held.get(&session_id).is_some_and(|held| held.was_bound) {
-            return HandOver::NotBound;
-        }
+        let held = self.held.get(&session_id).filter(|held| held.was_bound);
+        let Some(held) = held else { return HandOver::NotBound };
         if self.kept.len() >= self.commands_max {
             return HandOver::NoRoom;
         }
-        match self.kept.add(command) {
+        match self.kept.add(command, held.wanted.generation) {
             Some(_) => HandOver::Taken,
             None => HandOver::UnderWay,
         }
@@ -398,19 +394,17 @@ impl GatewayEnd {
         if self.phase != Phase::Open {
             return;
         }
-        let (mut bytes, mut last) = (Vec::new(), 0);
+        let (mut bytes, mut was_sent) = (Vec::new(), false);
         while let Some((number, kept)) = self.kept.unsent(self.to_send) {
             let kept = *kept;
-            if self.to_send <= self.again_before
-                && number >= self.again_before
-                && !self.batch.is_empty()
-            {
-                self.put_batch(now, Switch::On);
-            }
             self.to_send = number + 1;
             let held = self.held.get(&kept.request.session_id());
             // That of a session that is being bound follows with the answer to that.
-            let Some(held) = held.filter(|held| held.is_bound) else { continue };
+            let Some(held) = held.filter(|held| held.is_bound).copied() else { continue };
+            if was_sent != self.kept.was_sent(number) && !self.batch.is_empty() {
+                self.put_batch(now, was_sent);
+            }
+            was_sent = self.kept.was_sent(number);
             bytes.clear();
             kept.request.encode(&mut bytes);
             let entry = LinkedCommand {
@@ -420,28 +414,23 @@ impl GatewayEnd {
             };
             self.batch.push(&entry, &bytes);
             self.kept.sent(number);
-            last = number;
             if self.batch.is_full(COMMANDS_MAX) {
-                self.put_batch(now, self.is_again(number));
+                self.put_batch(now, was_sent);
             }
         }
         if !self.batch.is_empty() {
-            self.put_batch(now, self.is_again(last));
+            self.put_batch(now, was_sent);
         }
     }
 
-    fn is_again(&self, number: u64) -> Switch {
-        if number < self.again_before { Switch::On } else { Switch::Off }
-    }
-
-    fn put_batch(&mut self, now: Nanos, is_again: Switch) {
+    fn put_batch(&mut self, now: Nanos, was_sent: bool) {
         self.said_at = now;
         let head = CommandBatch {
             sent_at: now,
             session_id: self.terms.session_id,
             epoch: self.epoch,
             partition_id: self.terms.partition_id,
-            is_again,
+            is_again: if was_sent { Switch::On } else { Switch::Off },
         };
         self.batch.put::<_, LinkedCommand>(&head, &mut self.output);
     }
@@ -574,7 +563,8 @@ impl GatewayEnd {
             }
             (ToGateway::CommandRefused(refused), _) => {
                 // Of a session that has ended, or made up.
-                if self.kept.settle(refused.bound_session_id, refused.request_no) {
+                let key = (refused.bound_session_id, refused.request_no);
+                if self.kept.refuse(key, refused.generation) {
                     view.refused(refused);
                 }
             }
@@ -695,7 +685,7 @@ impl GatewayEnd {
         view.epoch_ended(ended);
         // Batches of the ended epoch were dropped by the partition.
         self.kept.begin_again();
-        (self.to_send, self.again_before) = self.kept.range();
+        self.to_send = self.kept.range().0;
         Ok(())
     }
 
@@ -745,7 +735,7 @@ impl GatewayEnd {
         if has_all || plant::is(Plant::KeptSentEarly) {
             self.phase = Phase::Open;
             self.kept.begin_again();
-            (self.to_send, self.again_before) = self.kept.range();
+            self.to_send = self.kept.range().0;
             self.flush(now);
         }
     }

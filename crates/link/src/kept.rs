@@ -23,8 +23,12 @@ pub struct LinkCommand {
 #[derive(Clone, Copy, Debug)]
 struct KeptCommand {
     command: LinkCommand,
+    /// The generation by which its session was held when it came.
+    generation: u64,
     /// True once it was sent by the present connection.
     is_sent: bool,
+    /// True once it was sent by an earlier connection, or before the end of an epoch.
+    was_sent: bool,
 }
 
 /// The commands without an answer.
@@ -38,8 +42,9 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Keeps a command; returns its number, or `None` if the request is here already.
-    pub fn add(&mut self, command: LinkCommand) -> Option<u64> {
+    /// Keeps a command of a session that is held by this generation; returns its number, or `None`
+    /// if the request is here already.
+    pub fn add(&mut self, command: LinkCommand, generation: u64) -> Option<u64> {
         let key = (command.request.session_id(), command.request.request_no());
         if self.numbers.contains_key(&key) {
             return None;
@@ -47,7 +52,8 @@ impl Kept {
         let number = self.next;
         self.next += 1;
         self.numbers.insert(key, number);
-        self.commands.insert(number, KeptCommand { command, is_sent: false });
+        self.commands
+            .insert(number, KeptCommand { command, generation, is_sent: false, was_sent: false });
         Some(number)
     }
 
@@ -95,7 +101,23 @@ impl Kept {
 
     /// Records that nothing is sent by the present connection.
     pub fn begin_again(&mut self) {
-        self.commands.values_mut().for_each(|kept| kept.is_sent = false);
+        for kept in self.commands.values_mut() {
+            kept.was_sent |= std::mem::take(&mut kept.is_sent);
+        }
+    }
+
+    /// Returns true if the partition may have had a command before the present connection.
+    #[must_use]
+    pub fn was_sent(&self, number: u64) -> bool {
+        self.commands.get(&number).is_some_and(|kept| kept.was_sent)
+    }
+
+    /// Removes a command that is refused; true if it was here. A refusal of a copy from before the
+    /// command was kept is none of it: the session has left and come back, and sent it again.
+    pub fn refuse(&mut self, key: (SessionId, RequestNo), generation: u64) -> bool {
+        let kept = self.numbers.get(&key).and_then(|number| self.commands.get(number));
+        let is_its = kept.is_some_and(|kept| kept.generation <= generation);
+        is_its && self.settle(key.0, key.1)
     }
 
     /// Removes a command that is answered; true if it was here.
@@ -173,17 +195,30 @@ mod tests {
     #[test]
     fn answered_commands_behind_one_without_an_answer_take_no_room() {
         let mut kept = Kept::default();
-        assert_eq!(kept.add(command(1, 1)), Some(0));
+        assert_eq!(kept.add(command(1, 1), 5), Some(0));
         for number in 1..=1_000 {
-            assert_eq!(kept.add(command(2, number)), Some(number));
+            assert_eq!(kept.add(command(2, number), 5), Some(number));
             assert!(kept.settle(SessionId(2), RequestNo(number)));
         }
         assert_eq!((kept.len(), kept.range()), (1, (0, 1_001)));
-        assert_eq!(kept.add(command(1, 1)), None, "it is under way");
-        kept.add(command(1, 9));
+        assert_eq!(kept.add(command(1, 1), 5), None, "it is under way");
+        kept.add(command(1, 9), 5);
         assert_eq!(kept.unsent(1).map(|(number, _)| number), Some(1_001));
         assert_eq!(kept.highest_of(SessionId(1)), RequestNo(9));
         kept.forget(SessionId(1));
         assert_eq!((kept.is_empty(), kept.range()), (true, (1_002, 1_002)));
+    }
+
+    /// The model's seed 1443: the client was told so, and the partition executed the second copy.
+    #[test]
+    fn a_refusal_of_a_copy_from_before_the_sessions_logon_is_none_of_the_next_one() {
+        let mut kept = Kept::default();
+        let key = (SessionId(1), RequestNo(1));
+        kept.add(command(1, 1), 5);
+        kept.forget(SessionId(1));
+        kept.add(command(1, 1), 6);
+        assert!(!kept.refuse(key, 5) && kept.refuse(key, 6) && kept.is_empty());
+        kept.add(command(1, 1), 5);
+        assert!(kept.refuse(key, 6), "a takeover keeps it");
     }
 }

@@ -286,6 +286,8 @@ messages! {
         ref_template_id: u16,
         /// The reason.
         reason: Reason,
+        /// The generation of the last copy of it.
+        generation: u64,
     }
 
     /// Records of the partition's event log, in their order.

@@ -226,8 +226,8 @@ pub struct PartitionEnd {
     bindings: BTreeMap<SessionId, Binding>,
     /// The sessions whose loss cancels their orders, by log and queue.
     choices: BTreeSet<SessionId>,
-    /// Requests handed to the partition without an answer, with the gateway of the last copy.
-    under_way: BTreeMap<(SessionId, RequestNo), Claimed>,
+    /// Requests handed to the partition without an answer, with the last copy.
+    under_way: BTreeMap<(SessionId, RequestNo), LastCopy>,
     queue: VecDeque<Queued>,
     /// The choices and losses among them.
     notice_count: usize,
@@ -303,8 +303,8 @@ impl PartitionEnd {
         }
     }
 
-    /// Records that a request is answered or refused; returns the gateway of its last copy.
-    fn settle(&mut self, id: SessionId, request_no: RequestNo) -> Option<Claimed> {
+    /// Records that a request is answered or refused; returns its last copy.
+    fn settle(&mut self, id: SessionId, request_no: RequestNo) -> Option<LastCopy> {
         let key = (id, request_no);
         for link in self.links.values_mut() {
             if link.at_opening.remove(&key) && !plant::is(Plant::SettledForgotten) {
@@ -361,13 +361,16 @@ impl PartitionEnd {
     /// its answer.
     pub fn refused(&mut self, request: RequestName, reason: Reason) {
         let id = request.session_id;
-        let via = self.settle(id, request.request_no);
+        let last = self.settle(id, request.request_no);
         let Some(binding) = self.bindings.get(&id) else { return };
-        let Binding { gateway, incarnation, .. } = *binding;
-        let is_its =
-            via == Some(Claimed { gateway, incarnation }) || plant::is(Plant::RefusalPassedOn);
-        if let Some(link) = self.links.get_mut(&binding.gateway).filter(|_| is_its) {
-            link.refuse(request, reason);
+        let Binding { gateway, incarnation, generation, .. } = *binding;
+        let by = Claimed { gateway, incarnation };
+        let last = match plant::is(Plant::RefusalPassedOn) {
+            true => Some(LastCopy { by, generation }),
+            false => last.filter(|last| last.by == by),
+        };
+        if let (Some(last), Some(link)) = (last, self.links.get_mut(&gateway)) {
+            link.refuse(request, reason, last.generation);
         }
     }
 
@@ -710,6 +713,7 @@ impl PartitionEnd {
         let (generation, is_control) = (copy.generation, self.is_control());
         let Some(link) = self.links.get_mut(&gateway) else { return Ok(()) };
         let by = Claimed { gateway, incarnation: link.incarnation };
+        let last = LastCopy { by, generation };
         let id = request.session_id();
         let binding = self.bindings.get(&id);
         let is_bound = binding.is_some_and(|one| link.carries(one) && one.generation == generation);
@@ -726,7 +730,7 @@ impl PartitionEnd {
             () => None,
         };
         if let Some(reason) = refusal {
-            link.refuse(RequestName::of(request), reason);
+            link.refuse(RequestName::of(request), reason, generation);
             return Ok(());
         }
         let is_settled = link.settled.contains(&(id, request.request_no()));
@@ -736,13 +740,13 @@ impl PartitionEnd {
         }
         let key = (id, request.request_no());
         if self.under_way.contains_key(&key) && !plant::is(Plant::UnderWayHandedOn) {
-            self.under_way.insert(key, by);
+            self.under_way.insert(key, last);
             return Ok(());
         }
         if link.queued >= self.terms.commands_max {
             return Err(LinkFault::WindowOverrun);
         }
-        self.under_way.insert(key, by);
+        self.under_way.insert(key, last);
         link.queued += 1;
         let queued = Queued { command: Command::Request(*request), gateway: Some(gateway) };
         match plant::is(Plant::ChoiceLate) && !self.queue.is_empty() {
@@ -810,7 +814,7 @@ impl GatewayLink {
             && binding.absent_since.is_none()
     }
 
-    fn refuse(&mut self, request: RequestName, reason: Reason) {
+    fn refuse(&mut self, request: RequestName, reason: Reason, generation: u64) {
         if self.phase == Phase::Absent {
             return;
         }
@@ -821,6 +825,7 @@ impl GatewayLink {
             partition_id: self.partition_id,
             ref_template_id: request.template_id,
             reason,
+            generation,
         };
         put_frame(&refused, &mut self.output);
     }
@@ -850,6 +855,14 @@ struct Copied {
     generation: u64,
     /// On if it may have been sent before.
     is_again: Switch,
+}
+
+/// The last copy of a request under way.
+#[derive(Clone, Copy, Debug)]
+struct LastCopy {
+    by: Claimed,
+    /// That of the binding under which it came.
+    generation: u64,
 }
 
 /// The process of a gateway that asks for a binding, or sends a request.
