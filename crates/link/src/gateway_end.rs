@@ -117,6 +117,16 @@ struct HeldSession {
     is_named: bool,
 }
 
+/// A session that has moved to another gateway.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    /// That of the binding here.
+    generation: u64,
+    /// The stamp of the last pulse before the partition was told. Once it has heard a later one, it
+    /// has heard of the move: bytes of a link that is lost may be lost.
+    told_behind: Nanos,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Away,
@@ -155,9 +165,11 @@ pub struct GatewayEnd {
     is_continued: bool,
     commands_max: usize,
     held: BTreeMap<SessionId, HeldSession>,
-    /// Sessions that have moved while the link was away, with the generations of their bindings:
-    /// they have not ended, and the partition is told so before all are named.
-    moved: BTreeMap<SessionId, u64>,
+    /// Sessions that have moved, of which the partition may not have been told: they have not
+    /// ended, and it is told so before all are named.
+    moved: BTreeMap<SessionId, Moved>,
+    /// The stamp of the last pulse.
+    pulsed_at: Nanos,
     kept: Kept,
     /// The number of the next kept command to send.
     to_send: u64,
@@ -188,6 +200,7 @@ impl GatewayEnd {
             commands_max: 1,
             held: BTreeMap::new(),
             moved: BTreeMap::new(),
+            pulsed_at: Nanos(0),
             kept: Kept::default(),
             to_send: 0,
             batch: BatchEntries::default(),
@@ -290,6 +303,7 @@ impl GatewayEnd {
             is_named: false,
         };
         self.held.insert(wanted.session_id, held);
+        self.moved.remove(&wanted.session_id);
         if self.is_linked() {
             self.ask_to_bind(wanted.session_id, view);
         }
@@ -320,8 +334,9 @@ impl GatewayEnd {
         let generation = held.wanted.generation;
         if self.is_linked() {
             self.put_unbind(session_id, generation, is_ended);
-        } else if is_ended == Switch::Off && !plant::is(Plant::MoveForgotten) {
-            self.moved.insert(session_id, generation);
+        }
+        if is_ended == Switch::Off && !plant::is(Plant::MoveForgotten) {
+            self.moved.insert(session_id, Moved { generation, told_behind: self.pulsed_at });
         }
     }
 
@@ -478,7 +493,7 @@ impl GatewayEnd {
     }
 
     fn put_pulse(&mut self, now: Nanos) {
-        (self.said_at, self.told) = (now, self.used);
+        (self.said_at, self.pulsed_at, self.told) = (now, now, self.used);
         let (heard_sent_at, heard_at) = self.heard.unwrap_or_default();
         let pulse = LinkPulse {
             sent_at: now,
@@ -546,7 +561,10 @@ impl GatewayEnd {
             (ToGateway::LinkOpened(opened), Phase::Opening) => self.opened(opened, view)?,
             (ToGateway::SessionFirms(..), Phase::Defining) => view.defined(raw),
             (ToGateway::LinkReady(_), Phase::Defining) => self.ready(view),
-            (ToGateway::LinkPulse(pulse), _) => self.heard = Some((pulse.sent_at, now)),
+            (ToGateway::LinkPulse(pulse), _) => {
+                self.heard = Some((pulse.sent_at, now));
+                self.moved.retain(|_, moved| moved.told_behind >= pulse.heard_sent_at);
+            }
             (_, Phase::Away | Phase::Opening | Phase::Defining) => {
                 return Err(LinkFault::OutOfPlace(message.name()));
             }
@@ -623,8 +641,9 @@ impl GatewayEnd {
         let ids: Vec<_> = self.held.keys().copied().collect();
         ids.iter().for_each(|id| self.ask_to_bind(*id, view));
         self.held.values_mut().for_each(|held| held.is_named = true);
-        for (id, generation) in std::mem::take(&mut self.moved) {
-            self.put_unbind(id, generation, Switch::Off);
+        for (id, moved) in self.moved.clone() {
+            self.put_unbind(id, moved.generation, Switch::Off);
+            self.moved.insert(id, Moved { told_behind: self.pulsed_at, ..moved });
         }
         let named = BindingsNamed {
             session_id: self.terms.session_id,
