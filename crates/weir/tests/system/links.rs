@@ -458,7 +458,11 @@ fn a_node_that_is_killed_starts_again_under_the_sessions_of_its_gateway() {
     let node = home.start();
     let event = ask_when_back(&mut alice, ALICE.sell(21, 100, 5));
     assert_eq!(event.event_no, EventNo(21), "the session goes on where it was");
-    let mut bob = Trader::log_on(&gateway, BOB);
+    // The link to the control partition, which grants sessions, may come back later.
+    let mut bob = until("control", || match Trader::resume(&gateway, BOB, EventNo(1)) {
+        Err(ClientError::LogonRejected { reason: Reason::PartitionAway, .. }) => None,
+        logged_on => Some(logged_on.unwrap()),
+    });
     bob.ask_for_report(BOB.buy(1, 100, 105));
     alice.report_where(|event| event.ord_status == OrdStatus::Filled);
     assert!(node.terminate().success());
