@@ -230,13 +230,7 @@ impl Gateway {
         let role = session.role;
         // The control partition takes no orders.
         let pace = pace_with(session, request, self.ports.len() as u64 - 1, now);
-        if let Some(field) = field_out_of_range(request) {
-            let refusal = Refusal { field, ..Refusal::of(request) };
-            self.put_reject(from, refusal, Reason::FieldOutOfRange);
-            return IntakeOutcome::Done;
-        }
-        let checked = if was_received { Ok(()) } else { self.check_names(role, request) };
-        if let Err((field, reason)) = checked {
+        if let Err((field, reason)) = self.check_fields(role, request, was_received) {
             self.put_reject(from, Refusal { field, ..Refusal::of(request) }, reason);
             return IntakeOutcome::Done;
         }
@@ -267,6 +261,20 @@ impl Gateway {
             session.pace = pace;
         }
         IntakeOutcome::Done
+    }
+
+    /// Checks the fields of a request, and its names unless it was received before.
+    fn check_fields(
+        &self,
+        role: Role,
+        request: &Request,
+        was_received: bool,
+    ) -> Result<(), Refused> {
+        match field_out_of_range(request) {
+            Some(field) => Err((field, Reason::FieldOutOfRange)),
+            None if was_received => Ok(()),
+            None => self.check_names(role, request),
+        }
     }
 
     /// Checks the identifiers and names of a request.

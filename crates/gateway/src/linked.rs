@@ -49,6 +49,23 @@ pub enum LinkAsk {
     Release(SessionId, u64),
 }
 
+/// A partition's answer to a check or a binding.
+#[derive(Debug)]
+pub struct ListedBinding {
+    /// The answer.
+    pub bound: SessionBound,
+    /// The records of the wanted events so far.
+    pub records: Vec<u64>,
+}
+
+impl ListedBinding {
+    /// Returns an answer with its list.
+    #[must_use]
+    pub fn new(bound: SessionBound, records: Vec<u64>) -> Box<ListedBinding> {
+        Box::new(ListedBinding { bound, records })
+    }
+}
+
 /// An answer or a notice of a link.
 pub enum LinkAnswer {
     /// The link is open; the partition's next record at its opening.
@@ -61,8 +78,8 @@ pub enum LinkAnswer {
     Firm(SessionId, FirmId),
     /// An instrument of the partition.
     Instrument(Box<DefineInstrument>),
-    /// The answer to a check or a binding, and the records of the wanted events so far.
-    Bound(Box<SessionBound>, Vec<u64>),
+    /// The answer to a check or a binding.
+    Bound(Box<ListedBinding>),
     /// The answer to a claim.
     Claimed(SessionClaimed),
     /// Another gateway has the session.
@@ -201,7 +218,7 @@ impl Gateway {
                 }
                 LinkAnswer::Firm(id, firm_id) => self.know_firm(id, firm_id),
                 LinkAnswer::Instrument(definition) => self.know_instrument(port, &definition),
-                LinkAnswer::Bound(bound, records) => self.take_bound(port, &bound, &records, now),
+                LinkAnswer::Bound(listed) => self.take_bound(port, &listed, now),
                 LinkAnswer::Claimed(claimed) => self.take_claimed(&claimed, now),
                 LinkAnswer::Ended(id, reason) => self.end_soon(id, reason),
             }

@@ -26,7 +26,7 @@ use weir_wire::session::LogonReject;
 
 use super::Gateway;
 use super::connection::Connection;
-use super::linked::LinkAsk;
+use super::linked::{LinkAsk, ListedBinding};
 use super::opening::{attach, judge_owner};
 use super::protocol::ResumePoints;
 
@@ -39,15 +39,15 @@ const DEFINED_WITHIN: u64 = 1_000_000_000;
 /// The pause before a partition is asked again.
 const ASK_AGAIN_AFTER: u64 = 10_000_000;
 
-/// The step of a logon under way.
+/// The stage of a logon under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum LogonStage {
     Checking,
     Claiming,
     Binding,
 }
 
-/// The state of a partition in a step.
+/// The state of a partition in a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     /// Nothing is due: it has answered, or is out of reach.
@@ -55,6 +55,14 @@ enum Due {
     Answer,
     /// It does not know the session yet, and is asked again at this time.
     AskAgain(Nanos),
+}
+
+/// A logon whose session has proved its identity.
+pub(super) struct ProvenLogon<'a> {
+    /// The session.
+    pub(super) known: KnownSession,
+    /// The logon.
+    pub(super) asked: LogonRequest<ResumePoints<'a>>,
 }
 
 /// A logon under way.
@@ -66,7 +74,7 @@ struct PendingLogon {
     via: MessageOrigin,
     /// The resume point of each port.
     points: Vec<SessionPoint>,
-    step: Step,
+    stage: LogonStage,
     due: Vec<Due>,
     generation: u64,
     seal: Seal,
@@ -82,7 +90,7 @@ impl PendingLogon {
     /// Returns the question of its step to a port.
     fn question(&self, port: usize) -> LinkAsk {
         let (id, point) = (self.asked.session_id, self.points[port]);
-        if self.step == Step::Checking {
+        if self.stage == LogonStage::Checking {
             return LinkAsk::Check(id, point);
         }
         let wanted = WantedBinding {
@@ -112,27 +120,26 @@ impl PendingLogons {
 
 impl Gateway {
     /// Begins the logon of a session that has proved its identity.
+    ///
+    /// # Errors
+    /// A fault of the logon that this gateway can tell.
     pub(super) fn begin_logon(
         &mut self,
         connection: &mut Connection,
-        known: KnownSession,
-        asked: LogonRequest<ResumePoints<'_>>,
-        now: Nanos,
-    ) {
+        proven: ProvenLogon<'_>,
+        via: MessageOrigin,
+    ) -> Result<(), LogonReject> {
+        let ProvenLogon { known, asked } = proven;
         let (asked, points) = asked.split();
-        let (id, via) = (asked.session_id, connection.origin(now));
-        let judged = self.judge_logon(&asked, points, via);
-        let points = match judged {
-            Ok(points) => points,
-            Err(reject) => return self.refuse_logon(connection, &reject, now),
-        };
+        let id = asked.session_id;
+        let points = self.judge_logon(&asked, points, via)?;
         let pending = PendingLogon {
             connection: connection.id,
             known,
             asked,
             via,
             points,
-            step: Step::Checking,
+            stage: LogonStage::Checking,
             due: vec![Due::Nothing; self.ports.len()],
             generation: 0,
             seal: Seal::NONE,
@@ -141,6 +148,7 @@ impl Gateway {
         connection.logs_on = true;
         self.pending.0.insert(id, pending);
         self.ask_all(id);
+        Ok(())
     }
 
     fn judge_logon(
@@ -174,7 +182,7 @@ impl Gateway {
         Ok(wanted)
     }
 
-    /// Asks all ports in reach the question of a logon's step.
+    /// Asks all ports in reach the question of a logon's stage.
     fn ask_all(&mut self, id: SessionId) {
         for port in 0..self.ports.len() {
             let is_in_reach = self.is_in_reach(port);
@@ -188,20 +196,15 @@ impl Gateway {
     }
 
     /// Takes a partition's answer to a check, or to a binding.
-    pub(super) fn take_bound(
-        &mut self,
-        port: usize,
-        bound: &SessionBound,
-        records: &[u64],
-        now: Nanos,
-    ) {
+    pub(super) fn take_bound(&mut self, port: usize, listed: &ListedBinding, now: Nanos) {
+        let ListedBinding { bound, records } = listed;
         let id = bound.bound_session_id;
         let is_check = bound.is_check == Switch::On;
-        let step = if is_check { Step::Checking } else { Step::Binding };
+        let stage = if is_check { LogonStage::Checking } else { LogonStage::Binding };
         let pending = self.pending.0.get_mut(&id);
         let pending = pending.filter(|one| {
             let is_its = is_check || one.generation == bound.generation;
-            one.step == step && is_its && one.due[port] == Due::Answer
+            one.stage == stage && is_its && one.due[port] == Due::Answer
         });
         let Some(pending) = pending else {
             if !is_check {
@@ -265,25 +268,25 @@ impl Gateway {
         let Some(pending) = self.pending.0.get_mut(&id).filter(|one| one.is_step_done()) else {
             return;
         };
-        match pending.step {
-            Step::Checking => {
-                pending.step = Step::Claiming;
+        match pending.stage {
+            LogonStage::Checking => {
+                pending.stage = LogonStage::Claiming;
                 pending.due[0] = Due::Answer;
                 let takeover = pending.asked.takeover;
                 self.ask_link(0, LinkAsk::Claim(id, takeover));
             }
-            Step::Claiming => {
-                pending.step = Step::Binding;
+            LogonStage::Claiming => {
+                pending.stage = LogonStage::Binding;
                 self.ask_all(id);
             }
-            Step::Binding => self.finish_logon(id, now),
+            LogonStage::Binding => self.finish_logon(id, now),
         }
     }
 
     /// Takes control's answer to a claim.
     pub(super) fn take_claimed(&mut self, claimed: &SessionClaimed, now: Nanos) {
         let id = claimed.bound_session_id;
-        let pending = self.pending.0.get_mut(&id).filter(|one| one.step == Step::Claiming);
+        let pending = self.pending.0.get_mut(&id).filter(|one| one.stage == LogonStage::Claiming);
         match (pending, claimed.reason) {
             (Some(pending), Reason::None) => {
                 (pending.generation, pending.seal) = (claimed.generation, claimed.seal);
@@ -331,7 +334,10 @@ impl Gateway {
                 session.begins_with(port, Stream::unknown());
             }
         }
-        self.end_logon(connection, id, taken_from, now);
+        if let Some(from) = taken_from {
+            self.end_taken_over(id, from, now);
+        }
+        self.end_logon(connection, id, now);
     }
 
     /// Refuses a logon under way, and gives up its bindings.
@@ -349,7 +355,7 @@ impl Gateway {
 
     /// Gives up the bindings of a logon that came to nothing: the session may be bound elsewhere.
     fn give_up(&mut self, pending: &PendingLogon) {
-        if pending.step != Step::Binding {
+        if pending.stage != LogonStage::Binding {
             return;
         }
         let (id, generation) = (pending.asked.session_id, pending.generation);
@@ -387,7 +393,7 @@ impl Gateway {
             }
             pending.is_bound[port] = false;
             let was_due = std::mem::replace(&mut pending.due[port], Due::Nothing) != Due::Nothing;
-            if pending.step == Step::Binding {
+            if pending.stage == LogonStage::Binding {
                 // The link's end would bind it once the link is open again, behind the logon.
                 let unbind = LinkAsk::Unbind(id, pending.generation, Switch::Off);
                 self.ask_link(port, unbind);

@@ -6,7 +6,7 @@ use weir_link::message::{Seal, SessionBound, SessionClaimed};
 use weir_partition::event_reader::EventReader;
 use weir_types::{Epoch, EventNo, PartitionId, Reason, RequestNo, SessionId, Switch};
 
-use crate::linked::{LinkAgentPort, LinkAnswer, LinkAsk};
+use crate::linked::{LinkAgentPort, LinkAnswer, LinkAsk, ListedBinding};
 use crate::second_protocol::{Client, Node};
 
 const ALICE: SessionId = SessionId(3);
@@ -40,7 +40,7 @@ impl Links {
     fn bound(&mut self, port: usize, bound: SessionBound) {
         let partition_id = PartitionId(port as u16);
         let bound = SessionBound { partition_id, ..bound };
-        self.tell(port, LinkAnswer::Bound(Box::new(bound), Vec::new()));
+        self.tell(port, LinkAnswer::Bound(ListedBinding::new(bound, Vec::new())));
     }
 
     fn claimed(&mut self, reason: Reason) {

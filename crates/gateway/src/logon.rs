@@ -12,6 +12,7 @@ use weir_wire::session::{Logon, LogonAck, LogonReject, PartitionState, SignedLog
 use super::Gateway;
 use super::connection::Connection;
 use super::intake::IntakeOutcome;
+use super::linked_logon::ProvenLogon;
 use super::opening::open;
 use super::plant::{self, Plant};
 use super::protocol::{Answer, Inbound, InputState, ResumePoints, SignedText};
@@ -110,9 +111,11 @@ impl Gateway {
             _ => Ok(known),
         });
         if self.is_linked {
-            match known {
-                Ok(known) => self.begin_logon(connection, known, asked, now),
-                Err(reject) => self.refuse_logon(connection, &reject, now),
+            let via = connection.origin(now);
+            let begun = known
+                .and_then(|known| self.begin_logon(connection, ProvenLogon { known, asked }, via));
+            if let Err(reject) = begun {
+                self.refuse_logon(connection, &reject, now);
             }
             return;
         }
@@ -128,23 +131,17 @@ impl Gateway {
         match opened {
             Ok(taken_from) => {
                 self.submit_choice(session_id);
-                self.end_logon(connection, session_id, taken_from, now);
+                if let Some(from) = taken_from {
+                    self.end_taken_over(session_id, from, now);
+                }
+                self.end_logon(connection, session_id, now);
             }
             Err(reject) => self.refuse_logon(connection, &reject, now),
         }
     }
 
     /// Ends the logon of a session that is attached to the connection.
-    pub(super) fn end_logon(
-        &mut self,
-        connection: &mut Connection,
-        id: SessionId,
-        taken_from: Option<ConnectionId>,
-        now: Nanos,
-    ) {
-        if let Some(from) = taken_from {
-            self.end_taken_over(id, from, now);
-        }
+    pub(super) fn end_logon(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
         connection.sessions.push(id);
         self.acknowledge_logon(connection, id, now);
         self.lines.logged_on(connection, id, now);
@@ -155,7 +152,7 @@ impl Gateway {
     /// Ends a session on the connection from which it is taken over, whose peer is told so when its
     /// socket takes that. The session does not end, so no loss of it is submitted: the choice of
     /// the new logon holds for its orders.
-    fn end_taken_over(&mut self, id: SessionId, from: ConnectionId, now: Nanos) {
+    pub(super) fn end_taken_over(&mut self, id: SessionId, from: ConnectionId, now: Nanos) {
         if plant::is(Plant::TakeoverKeepsOldConnection) {
             return;
         }

@@ -49,7 +49,7 @@ pub fn open<'a, P: Iterator<Item = Option<ResumePoint>>>(
         let Some((port, lineage)) = lineage_of(point.partition_id) else {
             return Err(refusal(asked.session_id, Reason::WrongPartition));
         };
-        judge_point(session, (port, lineage), point)
+        judge_point(session, port, lineage, point)
             .map_err(|reject| LogonReject { session_id: asked.session_id, ..reject })?;
         starts[port] = point.next_event_no;
     }
@@ -77,7 +77,8 @@ pub fn judge_owner(
 
 fn judge_point(
     session: &Session,
-    (port, lineage): (usize, &Lineage),
+    port: usize,
+    lineage: &Lineage,
     point: ResumePoint,
 ) -> Result<(), LogonReject> {
     let stream = &session.streams[port];

@@ -581,8 +581,8 @@ impl GatewayEnd {
             }
             (ToGateway::CommandRefused(refused), _) => {
                 // Of a session that has ended, or made up.
-                let key = (refused.bound_session_id, refused.request_no);
-                if self.kept.refuse(key, refused.generation) {
+                let (id, request_no) = (refused.bound_session_id, refused.request_no);
+                if self.kept.refuse(id, request_no, refused.generation) {
                     view.refused(refused);
                 }
             }

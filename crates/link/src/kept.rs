@@ -114,10 +114,16 @@ impl Kept {
 
     /// Removes a command that is refused; true if it was here. A refusal of a copy from before the
     /// command was kept is none of it: the session has left and come back, and sent it again.
-    pub fn refuse(&mut self, key: (SessionId, RequestNo), generation: u64) -> bool {
-        let kept = self.numbers.get(&key).and_then(|number| self.commands.get(number));
+    pub fn refuse(
+        &mut self,
+        session_id: SessionId,
+        request_no: RequestNo,
+        generation: u64,
+    ) -> bool {
+        let number = self.numbers.get(&(session_id, request_no));
+        let kept = number.and_then(|number| self.commands.get(number));
         let is_its = kept.is_some_and(|kept| kept.generation <= generation);
-        is_its && self.settle(key.0, key.1)
+        is_its && self.settle(session_id, request_no)
     }
 
     /// Removes a command that is answered; true if it was here.
@@ -213,12 +219,13 @@ mod tests {
     #[test]
     fn a_refusal_of_a_copy_from_before_the_sessions_logon_is_none_of_the_next_one() {
         let mut kept = Kept::default();
-        let key = (SessionId(1), RequestNo(1));
+        let (id, request_no) = (SessionId(1), RequestNo(1));
         kept.add(command(1, 1), 5);
         kept.forget(SessionId(1));
         kept.add(command(1, 1), 6);
-        assert!(!kept.refuse(key, 5) && kept.refuse(key, 6) && kept.is_empty());
+        assert!(!kept.refuse(id, request_no, 5));
+        assert!(kept.refuse(id, request_no, 6) && kept.is_empty());
         kept.add(command(1, 1), 5);
-        assert!(kept.refuse(key, 6), "a takeover keeps it");
+        assert!(kept.refuse(id, request_no, 6), "a takeover keeps it");
     }
 }

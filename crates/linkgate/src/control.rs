@@ -92,25 +92,20 @@ impl Control {
             return 0;
         }
         let count = self.waiting.len();
-        while let Some((gateway, claim)) = self.waiting.pop_front() {
-            self.answer_one(gateway, claim, end, now);
+        while let Some((gateway, message)) = self.waiting.pop_front() {
+            // One that has gone meanwhile claims nothing.
+            let Some(incarnation) = end.connected_as(gateway) else { continue };
+            let from = Claimant { gateway, incarnation };
+            self.answer_one(&Claim { from, message, at: now }, end);
         }
         count
     }
 
-    fn answer_one(
-        &mut self,
-        gateway: SessionId,
-        message: ClaimSession,
-        end: &mut PartitionEnd,
-        now: Nanos,
-    ) {
-        // One that has gone meanwhile claims nothing.
-        let Some(incarnation) = end.connected_as(gateway) else { return };
-        let from = Claimant { gateway, incarnation };
+    fn answer_one(&mut self, claim: &Claim, end: &mut PartitionEnd) {
+        let Claimant { gateway, incarnation } = claim.from;
         let is_up = |one: Claimant| end.connected_as(one.gateway) == Some(one.incarnation);
-        let granted = self.grants.claim(&Claim { from, message, at: now }, is_up);
-        let id = message.bound_session_id;
+        let granted = self.grants.claim(claim, is_up);
+        let id = claim.message.bound_session_id;
         let (generation, reason) = match granted {
             Ok(granted) => (granted.generation, Reason::None),
             Err(reason) => (0, reason),

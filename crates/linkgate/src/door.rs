@@ -43,7 +43,7 @@ pub struct LinkDoorParts {
     pub door: Door,
     /// The control log's events from the first one: the sessions.
     pub definitions: EventReader,
-    /// How far the control importer has come.
+    /// The progress of the control importer.
     pub imports: ImportProgress,
     /// The partitions, control first.
     pub partitions: Vec<LinkedPartition>,

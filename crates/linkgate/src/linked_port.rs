@@ -9,11 +9,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weir_gateway::linked::{LinkAgentPort, LinkAnswer, LinkAsk};
+use weir_gateway::linked::{LinkAgentPort, LinkAnswer, LinkAsk, ListedBinding};
 use weir_link::gateway_end::SessionPoint;
 use weir_link::message::{
     CommandRefused, EpochEnded, OldRecords, SessionBound, SessionUnbound, StageSpans,
 };
+use weir_link::partition_end::RequestName;
 use weir_link::{GatewayView, LinkFault, ToGateway};
 use weir_log::TailWriter;
 use weir_log::tail::{TailConfig, TailHandle, tail_in};
@@ -23,9 +24,7 @@ use weir_partition::handoff::{Feedback, SourcePort};
 use weir_partition::holds::Holds;
 use weir_partition::past_records::PastRecords;
 use weir_partition::placeholder::placeholder;
-use weir_types::{
-    Epoch, Epochs, EventNo, PartitionId, Position, Reason, RequestNo, SessionId, Switch,
-};
+use weir_types::{Epoch, Epochs, EventNo, PartitionId, Position, Reason, SessionId, Switch};
 use weir_wire::Event;
 use weir_wire::frame::{RawMessage, parse_message};
 use weir_wire::message::{DecodeError, Message};
@@ -176,8 +175,8 @@ impl LinkedPort {
     }
 
     /// Tells the gateway that a request was not taken.
-    pub fn refuse(&mut self, session_id: SessionId, name: (RequestNo, u16), reason: Reason) {
-        let (request_no, template_id) = name;
+    pub fn refuse(&mut self, name: RequestName, reason: Reason) {
+        let RequestName { session_id, request_no, template_id } = name;
         let refused = Feedback::Refused { session_id, request_no, template_id, reason };
         self.refusals.push_back(refused);
         self.hand_over();
@@ -327,7 +326,7 @@ impl GatewayView for LinkedPort {
             self.pin_point(bound);
         }
         if bound.record_count == 0 {
-            self.tell(LinkAnswer::Bound(Box::new(*bound), Vec::new()));
+            self.tell(LinkAnswer::Bound(ListedBinding::new(*bound, Vec::new())));
         } else {
             self.listed = Some((*bound, Vec::new()));
         }
@@ -342,7 +341,7 @@ impl GatewayView for LinkedPort {
         if listed.len() >= bound.record_count as usize
             && let Some((bound, listed)) = self.listed.take()
         {
-            self.tell(LinkAnswer::Bound(Box::new(bound), listed));
+            self.tell(LinkAnswer::Bound(ListedBinding::new(bound, listed)));
         }
     }
 
@@ -352,8 +351,12 @@ impl GatewayView for LinkedPort {
     }
 
     fn refused(&mut self, refused: &CommandRefused) {
-        let name = (refused.request_no, refused.ref_template_id);
-        self.refuse(refused.bound_session_id, name, refused.reason);
+        let name = RequestName {
+            session_id: refused.bound_session_id,
+            request_no: refused.request_no,
+            template_id: refused.ref_template_id,
+        };
+        self.refuse(name, refused.reason);
     }
 
     fn other(&mut self, message: &ToGateway<'_>) {
@@ -397,7 +400,7 @@ mod tests {
     use weir_partition::handoff::{PartitionPort, gateway_to_partition};
     use weir_partition::placeholder::is_placeholder;
     use weir_runtime::Wake;
-    use weir_types::{ClOrdId, Nanos, PhaseReached};
+    use weir_types::{ClOrdId, Nanos, PhaseReached, RequestNo};
     use weir_wire::PlainEvent;
     use weir_wire::event::RequestDone;
 

@@ -328,7 +328,10 @@ impl PartitionView for PartitionSide {
             put_frame(definition, out);
         }
         let partition_id = self.partition_id;
-        let firms: Vec<_> = self.index.firms().into_iter().map(firm_of).collect();
+        let firms = self.index.firms().into_iter();
+        let firms: Vec<_> = firms
+            .map(|(bound_session_id, firm_id)| SessionFirm { bound_session_id, firm_id })
+            .collect();
         for part in firms.chunks(RECORD_NUMBERS_MAX) {
             put_with_group(&SessionFirms { session_id: gateway, partition_id }, part, out);
         }
@@ -341,8 +344,4 @@ impl PartitionView for PartitionSide {
     fn is_trader(&self, id: SessionId) -> bool {
         !self.partition_id.is_none() && self.traders.contains(&id)
     }
-}
-
-fn firm_of((bound_session_id, firm_id): (SessionId, FirmId)) -> SessionFirm {
-    SessionFirm { bound_session_id, firm_id }
 }

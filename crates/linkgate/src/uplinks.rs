@@ -1,5 +1,5 @@
-//! The agent of a gateway process: the connections to all partitions, and what passes between each
-//! and the gateway.
+//! The agent of a gateway process: the connections to all partitions, and the traffic between
+//! each of them and the gateway.
 //!
 //! Its cycle, for each partition: bytes from the socket, requests and questions of the gateway,
 //! requests for old records, credit and pulses, bytes to the socket.
@@ -18,6 +18,7 @@ use weir_link::kept::LinkCommand;
 use weir_link::message::{
     AskRecords, ClaimSession, EventBatch, KeepClaims, RecordNo, ReleaseSession,
 };
+use weir_link::partition_end::RequestName;
 use weir_link::{Arrived, GatewayEnd, GatewayTerms, LinkFault};
 use weir_partition::history::Lacking;
 use weir_runtime::{Agent, Poller};
@@ -61,11 +62,20 @@ pub struct Uplink {
     unasked: VecDeque<OldRecordsAsk>,
 }
 
+/// The process of a gateway.
+#[derive(Clone, Copy, Debug)]
+pub struct GatewayProcess {
+    /// The gateway's session.
+    pub session_id: SessionId,
+    /// The number of this start, drawn at random.
+    pub incarnation: u64,
+}
+
 impl Uplink {
-    /// Returns a link that is not made yet. `incarnation` is the number of the gateway's process.
+    /// Returns a link that is not made yet.
     #[must_use]
-    pub fn new(connection: Connection, port: LinkedPort, terms: (SessionId, u64)) -> Uplink {
-        let (session_id, incarnation) = terms;
+    pub fn new(connection: Connection, port: LinkedPort, process: GatewayProcess) -> Uplink {
+        let GatewayProcess { session_id, incarnation } = process;
         let partition_id = PartitionId(connection.partition().id);
         let window_bytes = WINDOW_BYTES;
         let terms = GatewayTerms { session_id, partition_id, incarnation, window_bytes };
@@ -215,8 +225,7 @@ impl Uplink {
             HandOver::NoRoom if self.end.is_linked() => return false,
             HandOver::NoRoom | HandOver::NotBound => {}
         }
-        let name = (request.request_no(), request.template_id());
-        self.port.refuse(request.session_id(), name, Reason::PartitionAway);
+        self.port.refuse(RequestName::of(&request), Reason::PartitionAway);
         true
     }
 

@@ -1,5 +1,5 @@
-//! Checkpoints: the index of a partition's events up to a record, so that a start of a gateway reads
-//! only the events since.
+//! Checkpoints: the index of a partition's events up to a record, so that a start of a gateway
+//! reads only the events since.
 //!
 //! ```text
 //! checkpoints    |-- C1 --|-- C2 --|            the two newest are kept

@@ -4,7 +4,7 @@
 //! One page is made for a request, once its first record can be read; those of a gateway's own
 //! reader come first.
 
-use weir_types::{Epoch, PartitionId, SessionId};
+use weir_types::SessionId;
 use weir_wire::group::Group;
 
 use super::pump::is_definition;
@@ -69,10 +69,9 @@ impl GatewayLink {
         Ok(())
     }
 
-    fn put_page(&mut self, number: u64, (epoch, partition_id): (Epoch, PartitionId), page: Page) {
-        let head = OldRecords { number, session_id: self.gateway, epoch, partition_id };
+    fn put_page(&mut self, head: &OldRecords, page: Page) {
         let mut batch = page.batch;
-        batch.put::<_, OldRecord>(&head, &mut self.output);
+        batch.put::<_, OldRecord>(head, &mut self.output);
     }
 }
 
@@ -85,7 +84,7 @@ struct Page {
 impl PartitionEnd {
     /// Answers a gateway's requests whose records can be read now, as far as there is room.
     pub(super) fn answer_asks(&mut self, gateway: SessionId, view: &mut impl PartitionView) {
-        let at = (view.epoch(), self.terms.partition_id);
+        let (epoch, partition_id) = (view.epoch(), self.terms.partition_id);
         for _ in 0..ASKS_MAX {
             let Some(link) = self.links.get_mut(&gateway) else { return };
             if link.output.len() >= OUTPUT_LEN_MAX {
@@ -95,7 +94,11 @@ impl PartitionEnd {
             let page = self.page_of(gateway, &ask.wanted, view);
             let Some(link) = self.links.get_mut(&gateway) else { return };
             match page {
-                Some(page) => link.put_page(ask.number, at, page),
+                Some(page) => {
+                    let number = ask.number;
+                    let head = OldRecords { number, session_id: gateway, epoch, partition_id };
+                    link.put_page(&head, page);
+                }
                 // Others may have their records.
                 None => link.asks.push_back(ask),
             }

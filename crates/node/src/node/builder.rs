@@ -37,7 +37,7 @@ use super::cold::log_end;
 use super::doors::OuterDoor;
 use super::engine_limits::{AwaitedLimits, wait_for_limits};
 use super::gateway::{GatewayEnds, GatewayStart, WebSide, port_of};
-use super::links::Links;
+use super::links::{LinkEnds, Links};
 use super::operator::bootstrap;
 use super::partition_threads::{PartitionRunners, PartitionThreads};
 use super::probes::{Probes, keeper, start_hiccups};
@@ -226,7 +226,8 @@ impl<'a> Builder<'a> {
         let rings = rings(&parts, &threads, &recovered, bootstrap);
         let Rings { ports, sources, importer, links } = rings;
         let imports = importer.as_ref().map_or_else(ImportProgress::unbounded, |i| i.progress());
-        let links = parts.links(&recovered, (links, imports.clone()), &mut notes)?;
+        let ends = LinkEnds { rings: links, imports: imports.clone() };
+        let links = parts.links(&recovered, ends, &mut notes)?;
         let wakes = &parts.wakes;
         let (delivery_port, gateway_port) =
             gateway_to_delivery(wakes.gateway.clone(), wakes.delivery.clone());

@@ -18,7 +18,7 @@ use weir_io::{OsRng, Rng};
 use weir_linkgate::config::UplinkSection;
 use weir_linkgate::connection::Connection;
 use weir_linkgate::linked_port::LinkedPort;
-use weir_linkgate::uplinks::{Uplink, UplinkAgent};
+use weir_linkgate::uplinks::{GatewayProcess, Uplink, UplinkAgent};
 use weir_partition::control_import::ImportProgress;
 use weir_partition::handoff::gateway_to_partition;
 use weir_partition::stage_clock::StageClock;
@@ -110,7 +110,10 @@ impl Assembly<'_> {
     /// Builds the gateway's ports and the links behind them, control's first.
     fn uplinks(&self, section: &UplinkSection) -> anyhow::Result<(Vec<PortParts>, Vec<Uplink>)> {
         let key = section.key()?;
-        let terms = (SessionId(section.session), OsRng.next_u64());
+        let process = GatewayProcess {
+            session_id: SessionId(section.session),
+            incarnation: OsRng.next_u64(),
+        };
         let mut partitions = section.partitions.clone();
         partitions.sort_unstable_by_key(|one| one.id);
         let (mut ports, mut uplinks) = (Vec::new(), Vec::new());
@@ -120,7 +123,11 @@ impl Assembly<'_> {
             let (link, ends) = gateway_to_link(self.wakes.gateway.clone());
             let linked = LinkedPort::new(id, source, ends);
             ports.push(PortParts { ring, events: linked.reader(), link: Some(link) });
-            uplinks.push(Uplink::new(Connection::new(at, terms.0, key)?, linked, terms));
+            uplinks.push(Uplink::new(
+                Connection::new(at, process.session_id, key)?,
+                linked,
+                process,
+            ));
         }
         Ok((ports, uplinks))
     }

@@ -12,6 +12,7 @@ use weir_linkgate::control::{Control, next_start};
 use weir_linkgate::door::{LinkDoorParts, link_door};
 use weir_linkgate::partition::{LinkedPartition, LinkedPartitionParts, RecoveredSession};
 use weir_linkgate::seal::SealKey;
+use weir_partition::checkpoint::Checkpoint;
 use weir_partition::control_import::ImportProgress;
 use weir_partition::handoff::PartitionPort;
 use weir_partition::recovery::RecoveredPartition;
@@ -36,15 +37,29 @@ pub(super) struct Links {
     pub(super) threads: Vec<Runner>,
 }
 
+/// The ends that the links have inside the node.
+pub(super) struct LinkEnds {
+    /// Their ends of the rings to the partitions, control first.
+    pub(super) rings: Vec<PartitionPort>,
+    /// The progress of the control importer.
+    pub(super) imports: ImportProgress,
+}
+
+/// The terms of a partition's links, and the key to the seals of grants.
+struct SecuredTerms {
+    terms: PartitionTerms,
+    key: SealKey,
+}
+
 impl Assembly<'_> {
-    /// Builds the links to gateway processes, where configured, with their ends of the rings to the
-    /// partitions and the progress of the control importer.
+    /// Builds the links to gateway processes, where configured.
     pub(super) fn links(
         &self,
         recovered: &[RecoveredPartition],
-        (rings, imports): (Vec<PartitionPort>, ImportProgress),
+        ends: LinkEnds,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Links> {
+        let LinkEnds { rings, imports } = ends;
         let Some(section) = &self.config.link else { return Ok(Links::default()) };
         let listener = std::net::TcpListener::bind(section.listen)
             .with_context(|| format!("cannot listen for gateways on {}", section.listen))?;
@@ -55,8 +70,13 @@ impl Assembly<'_> {
         let incarnation = OsRng.next_u64();
         let mut partitions = Vec::new();
         for (of, ring) in recovered.iter().zip(rings) {
+            let checkpoint = self.checkpoint_of(of).unwrap_or_else(|error| {
+                notes.push(format!("links: the events are read from the first one on: {error:#}"));
+                None
+            });
             let terms = terms_of(section, of, incarnation);
-            partitions.push(self.linked(of, ring, (terms, key.clone()), notes));
+            let secured = SecuredTerms { terms, key: key.clone() };
+            partitions.push(linked(of, ring, checkpoint, secured));
         }
         let agent = link_door(LinkDoorParts {
             door,
@@ -77,36 +97,32 @@ impl Assembly<'_> {
         let threads = [runner].into_iter().chain(handshakes).collect();
         Ok(Links { address: Some(address), threads })
     }
+}
 
-    fn linked(
-        &self,
-        of: &RecoveredPartition,
-        ring: PartitionPort,
-        (terms, key): (PartitionTerms, SealKey),
-        notes: &mut Vec<String>,
-    ) -> LinkedPartition {
-        let checkpoint = self.checkpoint_of(of).unwrap_or_else(|error| {
-            notes.push(format!("links: the events are read from the first one on: {error:#}"));
-            None
-        });
-        let firms = of.engine.session_firms();
-        let sessions = of.engine.sessions().zip(firms).map(|((id, state), (_, firm_id))| {
-            let (next_event_no, last_request_no) = (state.next_event_no, state.last_request_no);
-            RecoveredSession { id, firm_id, next_event_no, last_request_no }
-        });
-        let instruments = of.engine.instruments().map(|state| state.definition);
-        let parts = LinkedPartitionParts {
-            terms,
-            ring,
-            events: of.reader("links"),
-            checkpoint,
-            sessions: sessions.collect(),
-            instruments: instruments.filter(|d| d.partition_id == of.partition_id).collect(),
-            choices: of.engine.cancel_on_disconnect().to_vec(),
-            key,
-        };
-        LinkedPartition::new(parts)
-    }
+fn linked(
+    of: &RecoveredPartition,
+    ring: PartitionPort,
+    checkpoint: Option<Checkpoint>,
+    secured: SecuredTerms,
+) -> LinkedPartition {
+    let SecuredTerms { terms, key } = secured;
+    let firms = of.engine.session_firms();
+    let sessions = of.engine.sessions().zip(firms).map(|((id, state), (_, firm_id))| {
+        let (next_event_no, last_request_no) = (state.next_event_no, state.last_request_no);
+        RecoveredSession { id, firm_id, next_event_no, last_request_no }
+    });
+    let instruments = of.engine.instruments().map(|state| state.definition);
+    let parts = LinkedPartitionParts {
+        terms,
+        ring,
+        events: of.reader("links"),
+        checkpoint,
+        sessions: sessions.collect(),
+        instruments: instruments.filter(|d| d.partition_id == of.partition_id).collect(),
+        choices: of.engine.cancel_on_disconnect().to_vec(),
+        key,
+    };
+    LinkedPartition::new(parts)
 }
 
 fn terms_of(section: &LinkSection, of: &RecoveredPartition, incarnation: u64) -> PartitionTerms {

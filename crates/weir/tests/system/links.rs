@@ -201,12 +201,12 @@ impl Script {
         self.until("an answer to the claim", |script| script.heard.claimed.first().copied())
     }
 
-    fn bind(&mut self, who: Who, grant: (u64, Seal)) -> SessionBound {
+    fn bind(&mut self, who: Who, generation: u64, seal: Seal) -> SessionBound {
         self.heard.bound.clear();
         let wanted = WantedBinding {
             session_id: who.session_id,
-            generation: grant.0,
-            seal: grant.1,
+            generation,
+            seal,
             cancel_on_disconnect: Switch::On,
         };
         self.end.bind(wanted, &mut self.heard);
@@ -239,8 +239,7 @@ fn a_scripted_gateway_binds_a_session_and_gets_the_events_of_it_alone() {
     assert_eq!(control.heard.begun_at, 1, "control's link has each record");
     let claimed = control.claim(ALICE);
     assert_eq!(claimed.reason, Reason::None);
-    let grant = (claimed.generation, claimed.seal);
-    let bound = partition.bind(ALICE, grant);
+    let bound = partition.bind(ALICE, claimed.generation, claimed.seal);
     assert_eq!((bound.reason, bound.next_event_no), (Reason::None, EventNo(1)));
     assert_eq!(bound.next_record, partition.end.next_record(), "the link is up to date");
     partition.send(numbered(ALICE, 1, ALICE.sell(1, 100, 5)));
@@ -260,12 +259,12 @@ fn a_binding_needs_the_seal_of_its_grant() {
     let mut control = Script::open(link, CONTROL, 7);
     let mut partition = Script::open(link, TRADING, 7);
     let SessionClaimed { generation, seal, .. } = control.claim(ALICE);
-    for grant in [(generation, Seal::NONE), (generation + 1, seal)] {
-        let refused = partition.bind(ALICE, grant);
-        assert_eq!(refused.reason, Reason::NotEntitled, "{grant:?}");
+    for (generation, seal) in [(generation, Seal::NONE), (generation + 1, seal)] {
+        let refused = partition.bind(ALICE, generation, seal);
+        assert_eq!(refused.reason, Reason::NotEntitled, "{generation}, {seal:?}");
     }
-    assert_eq!(partition.bind(BOB, (generation, seal)).reason, Reason::NotEntitled);
-    assert_eq!(partition.bind(ALICE, (generation, seal)).reason, Reason::None);
+    assert_eq!(partition.bind(BOB, generation, seal).reason, Reason::NotEntitled);
+    assert_eq!(partition.bind(ALICE, generation, seal).reason, Reason::None);
 }
 
 #[test]
@@ -286,7 +285,7 @@ fn events_from_before_a_binding_are_listed_and_read_from_the_files() {
     let mut control = Script::open(link, CONTROL, 7);
     let mut partition = Script::open(link, TRADING, 7);
     let SessionClaimed { generation, seal, .. } = control.claim(ALICE);
-    partition.bind(ALICE, (generation, seal));
+    partition.bind(ALICE, generation, seal);
     for number in 1..=3 {
         partition.send(numbered(ALICE, number, ALICE.sell(number, 100, 5)));
     }
@@ -297,7 +296,7 @@ fn events_from_before_a_binding_are_listed_and_read_from_the_files() {
     let mut control = Script::open(link, CONTROL, 8);
     let mut partition = Script::open(link, TRADING, 8);
     let SessionClaimed { generation, seal, .. } = control.claim(ALICE);
-    let bound = partition.bind(ALICE, (generation, seal));
+    let bound = partition.bind(ALICE, generation, seal);
     assert_eq!((bound.record_count, bound.next_event_no), (3, EventNo(4)));
     assert_eq!(partition.heard.past, records);
     let ask = AskRecords {
@@ -320,7 +319,7 @@ fn a_session_whose_gateway_is_gone_loses_its_orders_when_the_lease_lapses() {
     let mut control = Script::open(link, CONTROL, 7);
     let mut partition = Script::open(link, TRADING, 7);
     let SessionClaimed { generation, seal, .. } = control.claim(ALICE);
-    partition.bind(ALICE, (generation, seal));
+    partition.bind(ALICE, generation, seal);
     partition.send(numbered(ALICE, 1, ALICE.sell(1, 100, 5)));
     partition.event(0);
     node.partition_when(TRADING, |row| row["live_orders"] == 1);
