@@ -9,6 +9,7 @@ use weir_partition::event_index::{EventIndex, beginning};
 use weir_partition::event_reader::{PastRead, ReadEvent};
 use weir_partition::handoff::{Feedback, StageStamps};
 use weir_partition::placeholder::is_placeholder;
+use weir_partition::stream::Noted;
 use weir_probe::Point;
 use weir_types::{Nanos, Reason};
 use weir_wire::report::StageTimes;
@@ -145,7 +146,7 @@ impl Gateway {
         if stream.has_listed(record_no) {
             return;
         }
-        stream.note(address.noted(record_no), &self.ports[port].lineage);
+        stream.note(Noted::of(&address, record_no), &self.ports[port].lineage);
         let topic =
             session.topic.expect("a partition defines a session before it numbers its events");
         let connection = session.connection.filter(|_| !stream.is_away);

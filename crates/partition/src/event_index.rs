@@ -26,7 +26,7 @@ use crate::event_reader::{EventReader, PastRead, ReadEvent};
 use crate::event_record::EventRecord;
 use crate::lineage::{Lineage, PassedEnds};
 use crate::record_index::{ALL_FACTOR, RecordIndex};
-use crate::stream::Stream;
+use crate::stream::{Noted, Stream};
 
 /// The format of an index's state.
 const VERSION: u64 = 1;
@@ -204,7 +204,7 @@ impl EventIndex {
             let record = record_no;
             return Err(IndexFault::NotNextOfSession { record, session_id, wanted, found });
         }
-        session.stream.note(address.noted(record_no), &self.lineage);
+        session.stream.note(Noted::of(&address, record_no), &self.lineage);
         let firm_id = session.firm_id;
         self.topic(FirmId::NONE).push(record_no);
         if !firm_id.is_none() {

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 
 use weir_types::state_bytes::{StateBytes, put_ascending, put_number};
 use weir_types::{Epoch, EventNo, Reason, RequestNo};
+use weir_wire::event_head::Address;
 
 use crate::lineage::{Lineage, PassedEnds, ReaderPosition, Verdict};
 use crate::plant::{self, Plant};
@@ -34,6 +35,16 @@ pub struct Noted {
     pub request_no: RequestNo,
     /// The record of the event log that holds it.
     pub record: u64,
+}
+
+impl Noted {
+    /// Returns the entry of an event that a record holds.
+    #[inline]
+    #[must_use]
+    pub fn of(address: &Address, record: u64) -> Noted {
+        let Address { event_no, request_no, .. } = *address;
+        Noted { event_no, request_no, record }
+    }
 }
 
 /// The reason why a stream cannot resume at a point.
@@ -255,6 +266,12 @@ impl Stream {
     pub fn sent_one(&mut self) {
         self.next_to_send = self.next_to_send.next();
         assert!(self.next_to_send <= self.next_event_no(), "sent an event that never was");
+    }
+
+    /// Returns the number of the first event that is not sent; none while no event is known.
+    #[must_use]
+    pub fn next_to_send(&self) -> EventNo {
+        if self.started { self.next_to_send } else { EventNo::NONE }
     }
 
     /// Returns the record of the next event to send; `None` when all are sent, `Some(None)` when it

@@ -22,6 +22,7 @@ pub mod delivery;
 pub mod dialogue;
 pub mod drop_copy;
 pub mod event;
+pub mod event_head;
 pub mod field;
 pub mod frame;
 pub mod group;

@@ -27,8 +27,9 @@ pub(crate) use answer::Answer;
 pub(crate) use inbound::{Inbound, InputState, Refusal, ResumePoints, SignedText};
 #[cfg(test)]
 pub(crate) use text::ACCOUNT as TEXT_ACCOUNT;
-pub(crate) use weir_partition::event_record::{Address, EventRecord};
+pub(crate) use weir_partition::event_record::EventRecord;
 pub(crate) use weir_wire::dialogue::Tokens;
+pub(crate) use weir_wire::event_head::Address;
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
