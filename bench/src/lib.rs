@@ -10,6 +10,7 @@ pub mod broker;
 pub mod delivery;
 pub mod engine;
 pub mod isolation;
+pub mod link;
 pub mod log;
 pub mod market;
 #[path = "../../crates/market/tests/support/memory.rs"]

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use weir_bench::{
-    auth_timing, broker, delivery, engine, isolation, log, market, probe_cost, probes, recovery,
-    roundtrip, starts, wire,
+    auth_timing, broker, delivery, engine, isolation, link, log, market, probe_cost, probes,
+    recovery, roundtrip, starts, wire,
 };
 
 /// Benchmarks of Weir.
@@ -32,6 +32,8 @@ enum Benchmark {
     Starts(starts::StartsArgs),
     /// Latency from order to execution report over loopback TCP, compared with an echo.
     Roundtrip(roundtrip::RoundtripArgs),
+    /// A gateway process before a node, beside the fused node and beside a bare relay.
+    Link(link::LinkArgs),
     /// Cost of stamping every order: a node with probes compared with one without.
     Probes(probes::ProbesArgs),
     /// Cost of a probe point alone.
@@ -100,6 +102,9 @@ enum Benchmark {
     /// Idle sessions next to those that the round trip measures.
     #[command(hide = true)]
     Idle(roundtrip::IdleArgs),
+    /// The relay for comparison in `link`.
+    #[command(hide = true)]
+    Relay(link::RelayArgs),
     /// The echo for comparison in the round trip.
     #[command(hide = true)]
     Echo(roundtrip::EchoArgs),
@@ -130,6 +135,8 @@ fn run(command: Benchmark) -> anyhow::Result<()> {
         Benchmark::AuthTiming(args) => auth_timing::run(&args),
         Benchmark::RecoveryPart(args) => recovery::run_part(args),
         Benchmark::Roundtrip(args) => roundtrip::run(args),
+        Benchmark::Link(args) => link::run(&args),
+        Benchmark::Relay(args) => link::run_relay(&args),
         Benchmark::Probes(args) => probes::run(args),
         Benchmark::ProbeCost => probe_cost::run(),
         Benchmark::Isolation(args) => isolation::run(args),

@@ -15,7 +15,7 @@ use weir_client::load::{
     Arrivals, Generator, Listing, LoadPlan, LoadReport, Mix, MixSource, Pace, Quantiles, Schedule,
     SetupPlan, Trader, Verdict, set_up,
 };
-use weir_client::{Admin, SessionConfig, echo};
+use weir_client::{Admin, SessionConfig, Target, echo};
 use weir_types::{AccountId, Durability, InstrumentId, Nanos, Price, Qty, SessionId};
 use weir_wire::session::ApiKey;
 
@@ -80,14 +80,14 @@ impl FromStr for LoadKind {
 }
 
 impl LoadKind {
-    fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         match self {
             LoadKind::Window(window) => format!("{window} in flight"),
             LoadKind::Open(rate) => format!("{rate}/s"),
         }
     }
 
-    fn json(self) -> Value {
+    pub(crate) fn json(self) -> Value {
         match self {
             LoadKind::Window(window) => json!({ "in_flight": window }),
             LoadKind::Open(rate) => json!({ "rate": rate, "arrivals": "poisson" }),
@@ -103,7 +103,8 @@ pub(super) fn payload() -> Value {
 
 /// A side of a pair: its connections and their orders.
 struct Side<'a> {
-    process: &'a Child,
+    /// The process that is stopped between runs; `None` where it goes on.
+    process: Option<&'a Child>,
     generator: Generator,
     source: MixSource,
 }
@@ -176,13 +177,26 @@ impl<'a> Side<'a> {
         connections: usize,
         listings: Vec<Listing>,
     ) -> anyhow::Result<Side<'a>> {
+        let target = process.target();
+        let mut side = Side::running(target, traders, connections, listings)?;
+        process.pause(true)?;
+        side.process = Some(process);
+        Ok(side)
+    }
+
+    /// As [`Side::connect`], of processes that are not stopped between runs.
+    fn running(
+        target: Target,
+        traders: &[Trader],
+        connections: usize,
+        listings: Vec<Listing>,
+    ) -> anyhow::Result<Side<'a>> {
         let accounts: Vec<_> = traders.iter().map(|trader| trader.account_id).collect();
         // Adds and cancels only: each has exactly one report, as on the echo.
         let mix = Mix { adds: 1, cancels: 1, replaces: 0, crosses: 0 };
         let source = MixSource::new(mix, listings, &accounts, LIVE_COUNT_MAX);
-        let generator = Generator::connect(process.target(), traders, connections)?;
-        process.pause(true)?;
-        Ok(Side { process, generator, source })
+        let generator = Generator::connect(target, traders, connections)?;
+        Ok(Side { process: None, generator, source })
     }
 
     fn run(
@@ -205,15 +219,19 @@ impl<'a> Side<'a> {
             late_after: LATE_AFTER,
             late_share_max: LATE_SHARE_MAX,
         };
-        self.process.pause(false)?;
+        self.pause(false)?;
         // With a fixed number of orders in flight both ends alternate by themselves.
         let part = matches!(pace, Pace::Open).then(LargerPart::take);
         let report = self.generator.run(&plan, &mut self.source, &mut |_| {})?;
         drop(part);
         // Receives the answers that an overloaded run left behind before the next one.
         self.generator.settle(TIMEOUT)?;
-        self.process.pause(true)?;
+        self.pause(true)?;
         Ok(report)
+    }
+
+    fn pause(&self, paused: bool) -> anyhow::Result<()> {
+        self.process.map_or(Ok(()), |process| process.pause(paused))
     }
 }
 
@@ -228,6 +246,23 @@ impl<'a> NodeLoad<'a> {
         let crowd = Crowd { count: SESSION_COUNT, connections: 1, first_id: FIRST_ID };
         let (traders, listings) = define(node, &crowd)?;
         Ok(NodeLoad { side: Side::connect(node, &traders, 1, listings)? })
+    }
+
+    /// As [`NodeLoad::connect`], with the node's clients at another door, and nothing stopped.
+    pub(crate) fn connect_at(node: &Child, door: Target) -> anyhow::Result<NodeLoad<'a>> {
+        let crowd = Crowd { count: SESSION_COUNT, connections: 1, first_id: FIRST_ID };
+        let (traders, listings) = define(node, &crowd)?;
+        Ok(NodeLoad { side: Side::running(door, &traders, 1, listings)? })
+    }
+
+    /// Sends orders of a load for the duration `run`.
+    pub(crate) fn run_as(
+        &mut self,
+        run: Duration,
+        load: LoadKind,
+        seed: u64,
+    ) -> anyhow::Result<LoadReport> {
+        self.side.run(&Bench { pairs: 1, run }, load, WaitStrategy::Park, seed)
     }
 
     /// Sends orders at `rate` for the duration `run`.

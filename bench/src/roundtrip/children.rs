@@ -52,7 +52,7 @@ impl WorkDir {
     }
 
     /// The type of its file system, as the kernel names it.
-    pub(super) fn file_system(&self) -> Option<String> {
+    pub(crate) fn file_system(&self) -> Option<String> {
         let path = self.path.canonicalize().ok()?;
         let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
         mounts
@@ -152,6 +152,13 @@ impl Child {
             ApiKey([0; 32]),
             &work_dir.path.join("echo.log"),
         )
+    }
+
+    /// Starts a bare relay to an address.
+    pub(crate) fn relay(to: SocketAddr, work_dir: &WorkDir) -> anyhow::Result<Child> {
+        let arguments = ["relay", "--to", &to.to_string()].map(str::to_owned);
+        let log = work_dir.path.join("relay.log");
+        Child::start(programs::this()?, &arguments, ApiKey([0; 32]), &log)
     }
 
     /// Starts a node with its own log.

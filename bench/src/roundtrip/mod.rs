@@ -34,8 +34,8 @@ use weir_client::{echo, echo_many};
 use weir_tls::{ServerFiles, ServerTls};
 use weir_types::Durability;
 
-pub(crate) use cell::NodeLoad;
-use cell::{Bench, LoadKind};
+use cell::Bench;
+pub(crate) use cell::{LoadKind, NodeLoad};
 pub(crate) use children::{Child, CpuTime, LISTEN, NodeSetting, WorkDir, process_time};
 pub use idle::{IdleArgs, run_idle};
 pub(crate) use larger_part::LargerPart;
@@ -239,6 +239,6 @@ fn read_line(path: &str) -> Option<String> {
 }
 
 /// The load of the machine, as the kernel's one-minute average.
-fn load_average() -> Option<f64> {
+pub(crate) fn load_average() -> Option<f64> {
     read_line("/proc/loadavg")?.split(' ').next()?.parse().ok()
 }
