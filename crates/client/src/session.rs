@@ -625,6 +625,11 @@ impl Session {
         self.heartbeat_interval = Nanos(u64::from(ack.heartbeat_interval_ms.max(1)) * 1_000_000);
         let mut again = Vec::new();
         for state in states {
+            if state.is_away() {
+                // Known, so that a request to all partitions goes to it too, and is refused.
+                self.progress(state.partition_id);
+                continue;
+            }
             let next_request_no = state.last_request_no.next();
             self.next_request_no = self.next_request_no.max(next_request_no);
             let progress = self.progress(state.partition_id);
@@ -640,7 +645,7 @@ impl Session {
             let lacking = unanswered.filter(|waiting| waiting.request_no >= next_request_no);
             again.extend(lacking.map(|waiting| waiting.request));
         }
-        let is_named = |id| states.iter().any(|state| state.partition_id == id);
+        let is_named = |id| states.iter().any(|state| state.partition_id == id && !state.is_away());
         let others = self.partitions.iter().filter(|one| !is_named(one.partition_id));
         again.extend(others.flat_map(|one| &one.unanswered).map(|waiting| waiting.request));
         // Of one partition, also of requests recorded under another: behind a later number an

@@ -30,6 +30,7 @@ mod intake;
 mod lines;
 pub mod linked;
 mod linked_logon;
+mod linked_return;
 #[cfg(test)]
 mod linked_tests;
 mod logon;
@@ -79,6 +80,7 @@ use fairness::{ARRIVALS_MAX, Fairness};
 use lines::Lines;
 use linked::LinkPort;
 use linked_logon::PendingLogons;
+use linked_return::LateSession;
 use newcomers::{Arrival, NewcomersPort};
 use old_records::OldReader;
 use plant::Plant;
@@ -257,6 +259,8 @@ pub struct Gateway {
     sessions: Sessions,
     behind: BehindList,
     lost_sessions: Vec<SessionId>,
+    /// Sessions that a partition, back again, did not know yet.
+    late_sessions: Vec<LateSession>,
     /// True in a process without partitions: its ports have links.
     is_linked: bool,
     /// Logons that wait for answers of links.
@@ -336,6 +340,7 @@ impl Gateway {
             sessions: Sessions::new(ports.len(), order),
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
+            late_sessions: Vec::new(),
             is_linked,
             pending: PendingLogons::default(),
             is_complete: None,

@@ -82,8 +82,13 @@ pub enum LinkAnswer {
     Bound(Box<ListedBinding>),
     /// The answer to a claim.
     Claimed(SessionClaimed),
-    /// Another gateway has the session.
+    /// The session is bound no more: another gateway has it, or its events cannot go on.
     Ended(SessionId, Reason),
+    /// The link has been away for the lease: its sessions are given up there, with their requests
+    /// under way.
+    Lapsed,
+    /// The partition's load, in thousandths.
+    Load(u16),
 }
 
 /// The gateway's end towards a link.
@@ -93,6 +98,10 @@ pub struct LinkPort {
     waiting: VecDeque<LinkAsk>,
     answers: Consumer<LinkAnswer>,
     pub(super) is_open: bool,
+    /// True from the lapse of the lease until the link is open again, and before it was open.
+    is_lapsed: bool,
+    /// The partition's load as it tells it, in thousandths.
+    pub(super) load_permille: u16,
     /// The partition's next record at the first opening of the link.
     pub(super) complete_at: Option<u64>,
 }
@@ -114,7 +123,15 @@ pub fn gateway_to_link(gateway: Wake) -> (LinkPort, LinkAgentPort) {
     let (ask, asks) = RingBuffer::new(RING_LEN);
     let (answer, answers) = RingBuffer::new(RING_LEN);
     let waiting = VecDeque::new();
-    let port = LinkPort { asks: ask, waiting, answers, is_open: false, complete_at: None };
+    let port = LinkPort {
+        asks: ask,
+        waiting,
+        answers,
+        is_open: false,
+        is_lapsed: true,
+        load_permille: 0,
+        complete_at: None,
+    };
     (port, LinkAgentPort { asks, answers: answer, gateway })
 }
 
@@ -169,11 +186,11 @@ impl Gateway {
         let link = self.ports[port].link.as_ref()?;
         match request {
             _ if !link.is_open => Some(Reason::PartitionAway),
-            // Their names need one place that knows those under way; no gateway has it yet.
+            // Their names need one place that knows those under way.
             Request::DefineFirm(_)
             | Request::DefineAccount(_)
             | Request::DefineSession(_)
-            | Request::DefineInstrument(_) => Some(Reason::Overloaded),
+            | Request::DefineInstrument(_) => Some(Reason::NotServedHere),
             _ => None,
         }
     }
@@ -192,6 +209,7 @@ impl Gateway {
         }
         self.end_lost_sessions(now);
         self.serve_pending(now);
+        self.ask_late(now);
         self.tell_complete(now);
         count
     }
@@ -205,8 +223,9 @@ impl Gateway {
             taken.count += 1;
             match answer {
                 LinkAnswer::Opened(end_record) => {
-                    link.is_open = true;
+                    (link.is_open, link.is_lapsed) = (true, false);
                     link.complete_at.get_or_insert(end_record);
+                    self.bind_returned(port);
                 }
                 LinkAnswer::Away => {
                     link.is_open = false;
@@ -221,6 +240,11 @@ impl Gateway {
                 LinkAnswer::Bound(listed) => self.take_bound(port, &listed, now),
                 LinkAnswer::Claimed(claimed) => self.take_claimed(&claimed, now),
                 LinkAnswer::Ended(id, reason) => self.end_soon(id, reason),
+                LinkAnswer::Lapsed => {
+                    link.is_lapsed = true;
+                    self.leave_lapsed(port);
+                }
+                LinkAnswer::Load(permille) => link.load_permille = permille,
             }
         }
         taken
@@ -234,8 +258,18 @@ impl Gateway {
         (own.events, own.stamps, own.answered) = (events, None, 0);
         self.pending_without(port, now);
         for id in self.sessions.logged_on_ids() {
-            self.end_soon(id, Reason::PartitionAway);
+            // Those that logged on without the partition have nothing of it yet.
+            let session = self.sessions.get(id);
+            if session.is_some_and(|session| !session.streams[port].is_away) {
+                self.end_soon(id, Reason::PartitionAway);
+            }
         }
+    }
+
+    /// Returns true if no partition can be reached, and each has been away for the lease.
+    pub(super) fn is_cut_off(&self) -> bool {
+        let mut links = self.ports.iter().filter_map(|port| port.link.as_ref());
+        self.is_linked && links.all(|link| link.is_lapsed)
     }
 
     /// Ends a session that is logged on, at the end of its ports' events so far.

@@ -19,7 +19,7 @@ use weir_door::ConnectionId;
 use weir_door::directory::KnownSession;
 use weir_door::reception::{LogonRequest, MessageOrigin, refusal};
 use weir_link::gateway_end::{SessionPoint, WantedBinding};
-use weir_link::message::{Seal, SessionBound, SessionClaimed};
+use weir_link::message::{Seal, SessionClaimed};
 use weir_partition::stream::{Listed, Stream};
 use weir_types::{Epoch, EventNo, Nanos, Reason, SessionId, Switch};
 use weir_wire::session::LogonReject;
@@ -27,6 +27,7 @@ use weir_wire::session::LogonReject;
 use super::Gateway;
 use super::connection::Connection;
 use super::linked::{LinkAsk, ListedBinding};
+use super::linked_return::ReturnTerms;
 use super::opening::{attach, judge_owner};
 use super::protocol::ResumePoints;
 
@@ -77,6 +78,8 @@ struct PendingLogon {
     stage: LogonStage,
     due: Vec<Due>,
     generation: u64,
+    /// The newest generation that control has granted, where that is another one.
+    claimed: u64,
     seal: Seal,
     /// True for the ports at which it is bound.
     is_bound: Vec<bool>,
@@ -142,6 +145,7 @@ impl Gateway {
             stage: LogonStage::Checking,
             due: vec![Due::Nothing; self.ports.len()],
             generation: 0,
+            claimed: 0,
             seal: Seal::NONE,
             is_bound: vec![false; self.ports.len()],
         };
@@ -208,7 +212,7 @@ impl Gateway {
         });
         let Some(pending) = pending else {
             if !is_check {
-                self.take_bound_again(port, bound);
+                self.take_bound_again(port, listed, now);
             }
             return;
         };
@@ -249,17 +253,20 @@ impl Gateway {
     /// | --- | --- | --- |
     /// | yes, and bound at this partition | accepted | bound again after a break of the link |
     /// | yes, and bound at this partition | refused | the session ends |
-    /// | yes, and its logon was done without this partition | any | given up |
+    /// | yes, and its logon was done without this partition | any | [`Gateway::take_return`] |
     /// | no | any | given up |
-    fn take_bound_again(&mut self, port: usize, bound: &SessionBound) {
+    fn take_bound_again(&mut self, port: usize, listed: &ListedBinding, now: Nanos) {
+        let bound = &listed.bound;
         let (id, generation) = (bound.bound_session_id, bound.generation);
         let session = self.sessions.get(id).filter(|one| one.generation == Some(generation));
-        let is_its = session.is_some_and(|session| !session.streams[port].is_away);
-        match bound.reason {
-            Reason::None if is_its => {}
-            Reason::None => self.ask_link(port, LinkAsk::Unbind(id, generation, Switch::Off)),
-            reason if is_its => self.end_soon(id, reason),
-            _ => {}
+        match (session.map(|session| session.streams[port].is_away), bound.reason) {
+            (Some(false), Reason::None) => {}
+            (Some(false), reason) => self.end_soon(id, reason),
+            (Some(true), _) => self.take_return(port, listed, now),
+            (None, Reason::None) => {
+                self.ask_link(port, LinkAsk::Unbind(id, generation, Switch::Off));
+            }
+            (None, _) => {}
         }
     }
 
@@ -294,7 +301,11 @@ impl Gateway {
                 self.go_on(id, now);
             }
             (Some(_), reason) => self.end_pending(id, &refusal(id, reason), now),
-            (None, Reason::None) => self.release(id, claimed.generation),
+            (None, Reason::None) => match self.pending.0.get_mut(&id) {
+                // Of an earlier logon, whose answer was late: control knows us by this one.
+                Some(pending) => pending.claimed = pending.claimed.max(claimed.generation),
+                None => self.release(id, claimed.generation),
+            },
             (None, _) => {}
         }
     }
@@ -324,7 +335,9 @@ impl Gateway {
         let via = MessageOrigin { now, ..pending.via };
         let taken_from = attach(&mut self.sessions, &pending.known, &pending.asked, via);
         let session = self.sessions.entry(id);
-        session.generation = Some(pending.generation);
+        let before = session.generation.replace(pending.generation);
+        session.claimed = session.claimed.max(pending.claimed);
+        session.return_terms = Some(ReturnTerms { seal: pending.seal, points: pending.points });
         for (port, is_bound) in pending.is_bound.iter().copied().enumerate() {
             if is_bound {
                 session.streams[port].is_away = false;
@@ -333,6 +346,14 @@ impl Gateway {
                 // requests under way.
                 session.begins_with(port, Stream::unknown());
             }
+        }
+        let unbound = pending.is_bound.iter().enumerate().filter(|(_, is_bound)| !**is_bound);
+        for (port, _) in unbound {
+            if let Some(before) = before {
+                self.ask_link(port, LinkAsk::Unbind(id, before, Switch::Off));
+            }
+            // The partition may have come back since it was passed over.
+            self.bind_returned_one(port, id);
         }
         if let Some(from) = taken_from {
             self.end_taken_over(id, from, now);
@@ -362,7 +383,7 @@ impl Gateway {
         for port in 0..self.ports.len() {
             self.ask_link(port, LinkAsk::Unbind(id, generation, Switch::Off));
         }
-        self.release(id, generation);
+        self.release(id, generation.max(pending.claimed));
         // One that would have been taken over has lost its bindings to this logon.
         self.end_soon(id, Reason::PartitionAway);
     }
@@ -393,11 +414,6 @@ impl Gateway {
             }
             pending.is_bound[port] = false;
             let was_due = std::mem::replace(&mut pending.due[port], Due::Nothing) != Due::Nothing;
-            if pending.stage == LogonStage::Binding {
-                // The link's end would bind it once the link is open again, behind the logon.
-                let unbind = LinkAsk::Unbind(id, pending.generation, Switch::Off);
-                self.ask_link(port, unbind);
-            }
             if was_due {
                 self.go_on(id, now);
             }

@@ -77,6 +77,19 @@ impl Links {
         }
         client.listen(node, 10)
     }
+
+    /// Answers a logon up to its end, without the partition, which is away.
+    fn let_in_without_partition(&mut self, node: &mut Node, client: &mut Client) {
+        assert_eq!(self.asks(0), [LinkAsk::Check(ALICE, NO_POINT)]);
+        self.bound(0, CHECKED);
+        client.listen(node, 2);
+        self.asks(0);
+        self.claimed(Reason::None);
+        client.listen(node, 2);
+        self.asks(0);
+        self.bound(0, BOUND);
+        assert_eq!(client.listen(node, 10), ["welcome 3 firm 1 0:1 1:0"]);
+    }
 }
 
 /// The answer of a partition with which a session can go on.
@@ -205,19 +218,12 @@ fn a_logon_whose_connection_is_gone_gives_its_bindings_up() {
 }
 
 #[test]
-fn a_partition_out_of_reach_is_missing_in_the_logon_and_refuses_requests() {
+fn a_partition_out_of_reach_is_told_as_away_and_refuses_requests() {
     let (mut node, mut links) = Links::open();
     let mut client = node.connect();
     links.tell(1, LinkAnswer::Away);
     client.tell(&mut node, "logon 3 7\n");
-    assert_eq!(links.asks(0), [LinkAsk::Check(ALICE, NO_POINT)]);
-    links.bound(0, CHECKED);
-    client.listen(&mut node, 2);
-    links.asks(0);
-    links.claimed(Reason::None);
-    client.listen(&mut node, 2);
-    links.bound(0, BOUND);
-    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1"]);
+    links.let_in_without_partition(&mut node, &mut client);
     let refused = client.say(&mut node, "new 3 1 1 buy 10 100\n");
     assert_eq!(refused, ["reject 3 1 PartitionAway "]);
 }
@@ -259,29 +265,154 @@ fn an_answer_that_comes_too_late_is_given_up() {
     assert_eq!(links.asks(1), [LinkAsk::Unbind(ALICE, GENERATION, Switch::Off)]);
 }
 
-/// The link's end would bind it behind the logon, at a partition that the client was told is
-/// missing.
+/// The client would have had to log on again to trade there.
 #[test]
-fn a_binding_whose_link_is_lost_before_its_answer_is_given_up() {
+fn a_session_goes_on_at_a_partition_that_comes_back() {
     let (mut node, mut links) = Links::open();
     let mut client = node.connect();
-    client.tell(&mut node, "logon 3 7\n");
+    client.tell(&mut node, "logon 3 7 1:1:1\n");
     links.let_bind(&mut node, &mut client);
     for port in [0, 1] {
         links.asks(port);
     }
     links.tell(1, LinkAnswer::Away);
     links.bound(0, BOUND);
-    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1"]);
-    let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::Off);
-    assert_eq!(links.asks(1), [unbind]);
+    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1 1:0"]);
+    assert!(links.asks(1).is_empty());
     links.tell(1, LinkAnswer::Opened(1));
-    links.bound(1, BOUND);
     assert!(client.listen(&mut node, 10).is_empty());
-    assert_eq!(links.asks(1), [unbind], "an answer from before is given up too");
-    // The partition is in reach, and has not bound the session.
+    let asks = links.asks(1);
+    let point = SessionPoint { next_event_no: EventNo(1), epoch: Epoch(1) };
+    let [LinkAsk::Bind(wanted, at)] = asks[..] else { panic!("{asks:?}") };
+    assert_eq!((wanted.generation, wanted.seal, at), (GENERATION, SEAL, point));
+    // In reach, and not bound yet.
     let refused = client.say(&mut node, "new 3 1 1 buy 10 100\n");
     assert_eq!(refused, ["reject 3 1 PartitionAway "]);
+    // It is behind control, and is asked again.
+    links.bound(1, SessionBound { reason: Reason::UnknownSession, ..BOUND });
+    client.listen(&mut node, 20);
+    assert_eq!(links.asks(1), asks);
+    links.bound(1, BOUND);
+    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1 1:1"]);
+    let lines = client.say(&mut node, "new 3 2 1 buy 10 100\n");
+    assert!(lines[0].starts_with("report 3 1 2 New"), "{lines:?}");
+    // A second answer changes nothing.
+    links.bound(1, BOUND);
+    assert!(client.listen(&mut node, 10).is_empty());
+}
+
+#[test]
+fn a_session_that_a_returned_partition_refuses_ends() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    links.tell(1, LinkAnswer::Away);
+    client.tell(&mut node, "logon 3 7\n");
+    links.let_in_without_partition(&mut node, &mut client);
+    links.tell(1, LinkAnswer::Opened(1));
+    client.listen(&mut node, 2);
+    assert!(matches!(links.asks(1)[..], [LinkAsk::Bind(..)]));
+    links.bound(1, SessionBound { reason: Reason::PartitionAway, ..BOUND });
+    assert_eq!(client.listen(&mut node, 10), ["bye 3 PartitionAway"]);
+}
+
+/// An order that was kept for minutes was executed when the partition was back.
+#[test]
+fn sessions_with_requests_under_way_end_when_the_lease_of_a_link_has_lapsed() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\n");
+    links.let_in(&mut node, &mut client);
+    node.is_stalled = true;
+    client.say(&mut node, "new 3 1 1 buy 10 100\n");
+    links.tell(1, LinkAnswer::Away);
+    assert!(client.listen(&mut node, 10).is_empty());
+    links.tell(1, LinkAnswer::Lapsed);
+    assert_eq!(client.listen(&mut node, 10), ["bye 3 PartitionAway"]);
+}
+
+#[test]
+fn a_session_without_requests_under_way_outlives_the_lapse_and_is_bound_anew() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\nnew 3 1 1 buy 10 100\n");
+    assert_eq!(links.let_in(&mut node, &mut client).len(), 2);
+    links.tell(1, LinkAnswer::Away);
+    links.tell(1, LinkAnswer::Lapsed);
+    assert!(client.listen(&mut node, 10).is_empty());
+    links.tell(1, LinkAnswer::Opened(1));
+    client.listen(&mut node, 2);
+    let asks = links.asks(1);
+    let [LinkAsk::Bind(_, point)] = asks[..] else { panic!("{asks:?}") };
+    let sent_up_to = SessionPoint { next_event_no: EventNo(2), epoch: Epoch(1) };
+    assert_eq!(point, sent_up_to, "from the first event that was not sent");
+    links.bound(1, SessionBound { next_event_no: EventNo(2), ..BOUND });
+    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1 1:2"]);
+}
+
+/// Clients stayed at a gateway that could reach nobody.
+#[test]
+fn all_sessions_end_at_a_gateway_that_is_cut_off_for_the_lease() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\n");
+    links.let_in(&mut node, &mut client);
+    for port in [0, 1] {
+        links.tell(port, LinkAnswer::Away);
+    }
+    links.tell(0, LinkAnswer::Lapsed);
+    assert!(client.listen(&mut node, 10).is_empty());
+    links.tell(1, LinkAnswer::Lapsed);
+    assert_eq!(client.listen(&mut node, 10), ["bye 3 PartitionAway"]);
+}
+
+/// The old binding stayed at the partition that was away: its orders were executed after the
+/// logout.
+#[test]
+fn a_takeover_while_a_link_is_away_ends_the_binding_there() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\n");
+    links.let_in(&mut node, &mut client);
+    links.tell(1, LinkAnswer::Away);
+    let mut second = node.connect();
+    second.tell(&mut node, "take 3 7\n");
+    assert_eq!(links.asks(0), [LinkAsk::Check(ALICE, NO_POINT)]);
+    links.bound(0, CHECKED);
+    second.listen(&mut node, 2);
+    assert!(matches!(links.asks(0)[..], [LinkAsk::Claim(ALICE, Switch::On)]));
+    links.granted(GENERATION + 1, Reason::None);
+    second.listen(&mut node, 2);
+    links.bound(0, SessionBound { generation: GENERATION + 1, ..BOUND });
+    assert_eq!(second.listen(&mut node, 10), ["welcome 3 firm 1 0:1 1:0"]);
+    assert_eq!(links.asks(1), [LinkAsk::Unbind(ALICE, GENERATION, Switch::Off)]);
+}
+
+/// Two operators' tools at two doors had one sequence of numbers: the second command got the first
+/// one's answer.
+#[test]
+fn sessions_of_other_roles_are_served_at_the_nodes_own_door_alone() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    assert_eq!(client.say(&mut node, "logon 9 7\n"), ["refused 9 NotServedHere"]);
+    assert!(links.asks(0).is_empty() && links.asks(1).is_empty());
+}
+
+/// Its answer gave the grant back under which the next logon was bound.
+#[test]
+fn a_late_grant_of_an_earlier_logon_is_kept_by_the_one_that_is_bound() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\n");
+    links.let_bind(&mut node, &mut client);
+    links.granted(9, Reason::None);
+    for port in [0, 1] {
+        links.asks(port);
+        links.bound(port, BOUND);
+    }
+    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1 1:1"]);
+    client.say(&mut node, "logout 3\n");
+    let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::On);
+    assert_eq!(links.asks(0), [unbind, LinkAsk::Release(ALICE, 9)]);
 }
 
 /// The session looked alive, and none of its events came any more.
@@ -313,14 +444,7 @@ fn a_logon_without_a_partition_has_nothing_of_an_earlier_one_there() {
     }
     links.tell(1, LinkAnswer::Away);
     client.tell(&mut node, "logon 3 7\n");
-    assert_eq!(links.asks(0), [LinkAsk::Check(ALICE, NO_POINT)]);
-    links.bound(0, CHECKED);
-    client.listen(&mut node, 2);
-    links.asks(0);
-    links.claimed(Reason::None);
-    client.listen(&mut node, 2);
-    links.bound(0, BOUND);
-    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1"]);
+    links.let_in_without_partition(&mut node, &mut client);
     for number in [1, 2] {
         let refused = client.say(&mut node, &format!("new 3 {number} 1 buy 10 100\n"));
         assert_eq!(refused, [format!("reject 3 {number} PartitionAway ")]);

@@ -108,6 +108,10 @@ impl Gateway {
             Role::Trader if self.config.traders_elsewhere => {
                 Err(refusal(session_id, Reason::NotServedHere))
             }
+            // Other sessions log on at a node's door, which could not see them here.
+            role if self.is_linked && role != Role::Trader => {
+                Err(refusal(session_id, Reason::NotServedHere))
+            }
             _ => Ok(known),
         });
         if self.is_linked {
@@ -194,6 +198,15 @@ impl Gateway {
 
     fn acknowledge_logon(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
         self.lobby.logged_on(connection.id);
+        self.tell_states(connection, id, now);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        for (port, stream) in session.streams.iter_mut().enumerate() {
+            self.behind.add(Behind { session_id: id, port }, stream);
+        }
+    }
+
+    /// Tells a session's client its state in each partition.
+    pub(super) fn tell_states(&self, connection: &mut Connection, id: SessionId, now: Nanos) {
         let Some(session) = self.sessions.get(id) else { return };
         let ack = LogonAck {
             server_time: self.reception.directory.wall_at(now),
@@ -206,23 +219,22 @@ impl Gateway {
         };
         let states = self.partition_states(session);
         connection.put(&Answer::LogonAck(&ack, &states));
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        for (port, stream) in session.streams.iter_mut().enumerate() {
-            self.behind.add(Behind { session_id: id, port }, stream);
-        }
     }
 
-    /// Returns the state of a session in each partition, as its logon is told.
+    /// Returns the state of a session in each partition, as its logon is told: of one that is away
+    /// only that it is there.
     pub(super) fn partition_states(&self, session: &Session) -> Vec<PartitionState> {
         let with_ports = session.streams.iter().zip(&self.ports).enumerate();
         with_ports
-            .filter(|(_, (stream, _))| !stream.is_away)
-            .map(|(index, (stream, port))| PartitionState {
-                last_request_no: session.last_request_no(index),
-                next_event_no: stream.next_event_no(),
-                oldest_event_no: stream.oldest(),
-                epoch: port.lineage.current(),
-                partition_id: port.ring.partition_id,
+            .map(|(index, (stream, port))| match stream.is_away {
+                true => PartitionState::away(port.ring.partition_id),
+                false => PartitionState {
+                    last_request_no: session.last_request_no(index),
+                    next_event_no: stream.next_event_no(),
+                    oldest_event_no: stream.oldest(),
+                    epoch: port.lineage.current(),
+                    partition_id: port.ring.partition_id,
+                },
             })
             .collect()
     }

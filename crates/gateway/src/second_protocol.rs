@@ -43,6 +43,7 @@ const FIRM: FirmId = FirmId(1);
 /// The sessions of all tests; their key is this byte 32 times.
 const SESSION: SessionId = SessionId(3);
 pub(crate) const OTHER_SESSION: SessionId = SessionId(4);
+const SUPERVISOR: SessionId = SessionId(9);
 const KEY_BYTE: u8 = 7;
 const STEP: u64 = 1_000_000;
 /// Steps in which every answer to a line has arrived.
@@ -134,6 +135,11 @@ fn definitions() -> Vec<Definition> {
         Definition::DefineInstrument(instrument_of(InstrumentId(1), name)),
         Definition::DefineSession(definition_of(SESSION, KEY_BYTE)),
         Definition::DefineSession(definition_of(OTHER_SESSION, KEY_BYTE)),
+        Definition::DefineSession(DefineSession {
+            firm_id: FirmId::NONE,
+            role: Role::Supervisor,
+            ..definition_of(SUPERVISOR, KEY_BYTE)
+        }),
     ]
 }
 

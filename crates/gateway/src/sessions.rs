@@ -10,6 +10,7 @@ use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Swi
 
 use super::copies::StreamKey;
 use super::fairness::Pace;
+use super::linked_return::ReturnTerms;
 use super::plant::{self, Plant};
 
 /// The most requests of a session under way that had been received before.
@@ -52,6 +53,8 @@ pub struct Session {
     /// The newest generation that control has granted to a logon that came to nothing, while the
     /// session was logged on: control knows its gateway by that one.
     pub(super) claimed: u64,
+    /// The terms of its logon, for linked ports that were away then or are since.
+    pub(super) return_terms: Option<ReturnTerms>,
     /// The time of its last logon, as [`weir_door::takeover`] compares it.
     pub logged_on_at: Nanos,
     /// The time of its last takeover. It outlives connections.
@@ -230,8 +233,14 @@ impl Session {
 
     /// Takes the generation of its bindings, which end, and that of its newest grant.
     pub(super) fn take_generations(&mut self) -> Option<(u64, u64)> {
+        self.return_terms = None;
         let generation = self.generation.take()?;
         Some((generation, generation.max(std::mem::take(&mut self.claimed))))
+    }
+
+    /// Returns true if requests of a port have no answer yet.
+    pub(super) fn has_under_way(&self, port: usize) -> bool {
+        !self.under_way[port].requests.is_empty()
     }
 
     /// Begins anew at a linked port, with the events that its partition has listed. None is sent
@@ -314,6 +323,7 @@ impl Sessions {
             repeat_count: 0,
             generation: None,
             claimed: 0,
+            return_terms: None,
             logged_on_at: Nanos(0),
             last_takeover: LastTakeover::default(),
             ending: None,

@@ -6,11 +6,11 @@ use weir_runtime::cycle_clock::STEP_MIN;
 use weir_types::{Nanos, Reason, SessionId, WallOffset};
 use weir_wire::session::Heartbeat;
 
-use super::Gateway;
 use super::connection::Connection;
 use super::fairness::DEADLINES_MAX;
 use super::plant::{self, Plant};
 use super::protocol::Answer;
+use super::{Gateway, Port};
 
 /// How often others see the counters.
 pub(super) const STATUS_INTERVAL: u64 = 50_000_000;
@@ -169,7 +169,7 @@ impl Gateway {
     fn put_heartbeats(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.said_at = now;
-        let (load_permille, wall) = (self.load_permille(), self.reception.directory.wall_at(now));
+        let wall = self.reception.directory.wall_at(now);
         let Some(session) = self.sessions.get(id) else { return };
         for (stream, port) in session.streams.iter().zip(&self.ports) {
             if stream.is_away {
@@ -177,24 +177,14 @@ impl Gateway {
             }
             let heartbeat = Heartbeat {
                 sending_time: wall,
-                high_water: weir_types::EventNo(stream.next_event_no().0 - 1),
+                high_water: weir_types::EventNo(stream.next_event_no().0.saturating_sub(1)),
                 session_id: id,
                 partition_id: port.ring.partition_id,
-                load_permille,
+                load_permille: load_permille(port),
             };
             connection.put(&Answer::Heartbeat(&heartbeat));
         }
         self.flush_list.add(connection);
-    }
-
-    /// Returns the fill level of the fullest ring to a partition, in thousandths.
-    fn load_permille(&self) -> u16 {
-        let used = |port: &super::Port| {
-            let ring = &port.ring.submissions;
-            let capacity = ring.buffer().capacity();
-            (capacity - ring.slots()) * 1000 / capacity
-        };
-        self.ports.iter().map(used).max().map_or(0, |load| load as u16)
     }
 
     fn lose(&mut self, connection: &mut Connection, id: SessionId, reason: Reason) {
@@ -263,6 +253,16 @@ pub(super) fn after(at: Nanos) -> Nanos {
 fn heartbeat_after(interval: Nanos, id: SessionId) -> Nanos {
     let part = u64::from(id.0.wrapping_mul(0x9e37_79b9) >> 24);
     Nanos(interval.0 - interval.0 / 8 * part / 256)
+}
+
+/// Returns the load of a port's partition, in thousandths: the fill level of the ring to it, or the
+/// load that it tells by its link.
+fn load_permille(port: &Port) -> u16 {
+    let ring = &port.ring.submissions;
+    let capacity = ring.buffer().capacity();
+    let used = (capacity - ring.slots()) * 1_000 / capacity;
+    let told = port.link.as_ref().map_or(0, |link| link.load_permille);
+    told.max(used as u16)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The messages of each direction as one type, their frames, and batches of entries with data.
 
-use weir_types::{Nanos, Reason};
+use weir_types::{EventNo, Nanos, Reason, SessionId};
 use weir_wire::frame::{
     BrokenFrame, Framing, RawMessage, next_frame, put_frame, put_frame_with, put_message,
 };
@@ -49,6 +49,19 @@ pub enum LinkFault {
         /// The record that came.
         found: u64,
     },
+    /// A session's event is not its next one.
+    #[error("event {found} of session {session_id} came where {wanted} is next")]
+    EventGap {
+        /// The session.
+        session_id: SessionId,
+        /// The event that is next.
+        wanted: EventNo,
+        /// The event that came.
+        found: EventNo,
+    },
+    /// A number of the other end cannot be one.
+    #[error("{0} out of range")]
+    OutOfRange(&'static str),
     /// The other end names another partition.
     #[error("the message is for another partition")]
     WrongPartition,
@@ -72,9 +85,11 @@ impl LinkFault {
     pub fn reason(&self) -> Reason {
         match self {
             LinkFault::Broken(_) => Reason::MalformedFrame,
-            LinkFault::Decode(_) | LinkFault::OutOfPlace(_) | LinkFault::Gap { .. } => {
-                Reason::TooManyErrors
-            }
+            LinkFault::Decode(_)
+            | LinkFault::OutOfPlace(_)
+            | LinkFault::OutOfRange(_)
+            | LinkFault::Gap { .. }
+            | LinkFault::EventGap { .. } => Reason::TooManyErrors,
             LinkFault::WrongPartition => Reason::WrongPartition,
             LinkFault::NotARequest => Reason::NotAClientMessage,
             LinkFault::WindowOverrun => Reason::WindowOverrun,

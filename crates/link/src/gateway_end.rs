@@ -16,22 +16,31 @@
 use std::collections::BTreeMap;
 
 use weir_types::{Epoch, EventNo, Nanos, PartitionId, Reason, SessionId, Switch};
+use weir_wire::SCHEMA_VERSION;
 use weir_wire::frame::{RawMessage, put_frame};
-use weir_wire::message::Message;
+use weir_wire::message::{DecodeError, Message};
 
 use crate::codec::{
-    Arrived, BatchEntries, COMMANDS_MAX, Entries, LinkFault, ToGateway, put_with_group,
+    Arrived, BatchEntries, COMMANDS_MAX, EVENTS_MAX, Entries, LinkFault, SKIPPED_MAX, ToGateway,
+    put_with_group,
 };
-use crate::kept::{Kept, LinkCommand, addressed};
+use crate::kept::{Kept, LinkCommand};
 use crate::message::{
     BindSession, BindingsNamed, CommandBatch, CommandRefused, EpochEnded, EventBatch, HeldGrant,
     LinkOpened, LinkPulse, LinkedCommand, LinkedEvent, LogId, OpenLink, Seal, SessionBound,
-    SessionUnbound, StageSpans, UnbindSession,
+    SessionRecords, SessionUnbound, StageSpans, UnbindSession,
 };
 use crate::plant::{self, Plant};
+use crate::records::{addressed, check_event};
 
 /// The share of the window after which the gateway tells the bytes that it has used.
 const TELL_SHARE: u64 = 4;
+
+/// The most commands without an answer that a partition can permit.
+const KEPT_MAX: u32 = 8_192;
+
+/// The number that those of records and events are below: more than there can be.
+const NUMBER_MAX: u64 = 1 << 62;
 
 /// The time within which the partition has to open the link.
 const OPENED_WITHIN: Nanos = Nanos(5_000_000_000);
@@ -58,6 +67,23 @@ pub struct SessionPoint {
     pub epoch: Epoch,
 }
 
+impl SessionPoint {
+    /// The point of a session that wants new events only.
+    pub const NONE: SessionPoint =
+        SessionPoint { next_event_no: EventNo::NONE, epoch: Epoch::NONE };
+}
+
+/// The load of a partition, as its newest pulse tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartitionLoad {
+    /// The gateway's commands that wait for the partition's ring.
+    pub queued: u32,
+    /// All commands that wait for the partition.
+    pub waiting: u32,
+    /// The share of what may wait, in thousandths.
+    pub permille: u16,
+}
+
 /// The gateway behind the end.
 pub trait GatewayView {
     /// The link begins at another record than the one that was next: what was received before is
@@ -77,8 +103,9 @@ pub trait GatewayView {
     fn epoch_ended(&mut self, ended: &EpochEnded);
     /// The stage times of a command.
     fn stages(&mut self, stages: &StageSpans);
-    /// A session is bound, or checked, or refused.
-    fn bound(&mut self, bound: &SessionBound);
+    /// A session is bound, or checked, or refused. `goes_on` if its events go on where they were
+    /// when the link was lost.
+    fn bound(&mut self, bound: &SessionBound, goes_on: bool);
     /// The records of a session's events before those of the link.
     fn past_records(&mut self, session_id: SessionId, records: &mut dyn Iterator<Item = u64>);
     /// The binding of a session has ended.
@@ -115,6 +142,78 @@ struct HeldSession {
     is_asked: bool,
     /// True while that answer is due to a naming at the opening: the link is open after it.
     is_named: bool,
+    /// The resume point of that question.
+    point: SessionPoint,
+    /// The number of the next event that the link has for the session.
+    next_event_no: EventNo,
+    /// The listed records that are still to come, and the last one that came.
+    unlisted: u32,
+    last_listed: u64,
+}
+
+impl HeldSession {
+    fn new(wanted: WantedBinding) -> HeldSession {
+        HeldSession {
+            wanted,
+            is_bound: false,
+            was_bound: false,
+            from_record: 0,
+            is_asked: false,
+            is_named: false,
+            point: SessionPoint::NONE,
+            next_event_no: EventNo::NONE,
+            unlisted: 0,
+            last_listed: 0,
+        }
+    }
+
+    /// Takes the numbers of an answer by which the session is bound anew.
+    fn begin(&mut self, bound: &SessionBound) -> Result<(), LinkFault> {
+        let wanted = self.point.next_event_no;
+        let listed = u64::from(bound.record_count);
+        let is_right = (1..NUMBER_MAX).contains(&bound.next_event_no.0)
+            && (1..NUMBER_MAX).contains(&bound.next_record)
+            && (1..=bound.next_event_no.0).contains(&bound.oldest_event_no.0)
+            && (!wanted.is_none() || listed == 0)
+            && wanted.0.saturating_add(listed) <= bound.next_event_no.0;
+        if !is_right {
+            return Err(LinkFault::OutOfRange(SessionBound::NAME));
+        }
+        self.from_record = bound.next_record;
+        self.next_event_no = match wanted.is_none() {
+            true => bound.next_event_no,
+            false => EventNo(wanted.0 + listed),
+        };
+        (self.unlisted, self.last_listed) = (bound.record_count, 0);
+        Ok(())
+    }
+
+    /// Takes the records that a partition lists behind its answer.
+    fn take_listed(&mut self, records: impl Iterator<Item = u64>) -> Result<(), LinkFault> {
+        for record in records {
+            let is_right =
+                self.unlisted > 0 && record > self.last_listed && record < self.from_record;
+            if !is_right {
+                return Err(LinkFault::OutOfRange(SessionRecords::NAME));
+            }
+            (self.unlisted, self.last_listed) = (self.unlisted - 1, record);
+        }
+        Ok(())
+    }
+
+    /// Takes the number of an event that the link has for the session. One that was refused before
+    /// the partition knew the session has none.
+    fn take_event(&mut self, event_no: EventNo) -> Result<(), LinkFault> {
+        if event_no.is_none() {
+            return Ok(());
+        }
+        if event_no != self.next_event_no {
+            let (session_id, wanted) = (self.wanted.session_id, self.next_event_no);
+            return Err(LinkFault::EventGap { session_id, wanted, found: event_no });
+        }
+        self.next_event_no = event_no.next();
+        Ok(())
+    }
 }
 
 /// A session that has moved to another gateway.
@@ -183,6 +282,12 @@ pub struct GatewayEnd {
     heard: Option<(Nanos, Nanos)>,
     heard_at: Nanos,
     said_at: Nanos,
+    /// The time after which the partition takes absent sessions as lost.
+    lease: Nanos,
+    /// The time of the last bytes before the link was lost; `None` while there is a link, or was
+    /// none yet, or the lease has lapsed.
+    away_since: Option<Nanos>,
+    load: PartitionLoad,
 }
 
 impl GatewayEnd {
@@ -212,6 +317,9 @@ impl GatewayEnd {
             heard: None,
             heard_at: Nanos(0),
             said_at: Nanos(0),
+            lease: Nanos(u64::MAX),
+            away_since: None,
+            load: PartitionLoad::default(),
         }
     }
 
@@ -276,8 +384,17 @@ impl GatewayEnd {
         put_frame(&open, &mut self.output);
     }
 
+    /// Returns the partition's load; that of its last pulse while the link is away.
+    #[must_use]
+    pub fn load(&self) -> PartitionLoad {
+        self.load
+    }
+
     /// The connection is lost.
     pub fn disconnected(&mut self) {
+        if self.is_linked() {
+            self.away_since = Some(self.heard_at);
+        }
         self.phase = Phase::Away;
         self.output.clear();
         self.batch = BatchEntries::default();
@@ -290,19 +407,26 @@ impl GatewayEnd {
         self.to_send = self.kept.range().0;
     }
 
+    /// Returns true, once, when the link has been away for the partition's lease. The commands
+    /// without an answer are dropped then and the sessions given up: the partition takes them as
+    /// lost, and none of their commands may be executed minutes later.
+    pub fn has_lapsed(&mut self, now: Nanos) -> bool {
+        let is_over = |since: Nanos| now.since(since) >= self.lease;
+        if !self.away_since.is_some_and(is_over) {
+            return false;
+        }
+        self.away_since = None;
+        if !plant::is(Plant::LapseUnnoticed) {
+            self.unbind_all();
+        }
+        true
+    }
+
     /// Asks to bind a session that control has granted. Without an open link it is bound when the
     /// link is open. Its commands under an earlier binding come before.
     pub fn bind(&mut self, wanted: WantedBinding, view: &mut impl GatewayView) {
         self.flush(self.said_at);
-        let held = HeldSession {
-            wanted,
-            is_bound: false,
-            was_bound: false,
-            from_record: 0,
-            is_asked: false,
-            is_named: false,
-        };
-        self.held.insert(wanted.session_id, held);
+        self.held.insert(wanted.session_id, HeldSession::new(wanted));
         self.moved.remove(&wanted.session_id);
         if self.is_linked() {
             self.ask_to_bind(wanted.session_id, view);
@@ -502,7 +626,7 @@ impl GatewayEnd {
             bytes_used: self.used,
             session_id: self.terms.session_id,
             queued: 0,
-            uncommitted: 0,
+            waiting: 0,
             partition_id: self.terms.partition_id,
             load_permille: 0,
         };
@@ -527,14 +651,16 @@ impl GatewayEnd {
     fn ask_to_bind(&mut self, session_id: SessionId, view: &mut impl GatewayView) {
         let Some(held) = self.held.get_mut(&session_id) else { return };
         // A binding goes on only with the link's records, from its own first one on: where the link
-        // is behind that, the record may be another one now.
-        held.is_bound &= self.is_continued && held.from_record <= self.next_record;
+        // is behind that, the record may be another one now. Its list has to be complete.
+        let has_all = held.unlisted == 0 && held.from_record <= self.next_record;
+        held.is_bound &= self.is_continued && has_all;
         held.is_asked = true;
         let (wanted, is_bound) = (held.wanted, held.is_bound);
         let (is_again, point) = match is_bound {
             true => (Switch::On, SessionPoint { next_event_no: EventNo::NONE, epoch: self.epoch }),
             false => (Switch::Off, view.resume_point(session_id)),
         };
+        held.point = point;
         let bind = BindSession { is_again, ..self.bind_message(&wanted, point) };
         put_frame(&bind, &mut self.output);
     }
@@ -555,15 +681,18 @@ impl GatewayEnd {
             view.defined(raw);
             return Ok(());
         }
-        let message = ToGateway::decode(raw)?;
+        let message = match ToGateway::decode(raw) {
+            // Of a later version, which this one does not know.
+            Err(DecodeError::UnknownTemplate(_)) if raw.version > SCHEMA_VERSION => return Ok(()),
+            decoded => decoded?,
+        };
         match (&message, self.phase) {
             (ToGateway::Logout(logout), _) => return Err(LinkFault::Closed(logout.reason)),
             (ToGateway::LinkOpened(opened), Phase::Opening) => self.opened(opened, view)?,
             (ToGateway::SessionFirms(..), Phase::Defining) => view.defined(raw),
             (ToGateway::LinkReady(_), Phase::Defining) => self.ready(view),
             (ToGateway::LinkPulse(pulse), _) => {
-                self.heard = Some((pulse.sent_at, now));
-                self.moved.retain(|_, moved| moved.told_behind >= pulse.heard_sent_at);
+                self.take_pulse(pulse, now);
             }
             (_, Phase::Away | Phase::Opening | Phase::Defining) => {
                 return Err(LinkFault::OutOfPlace(message.name()));
@@ -588,9 +717,10 @@ impl GatewayEnd {
             }
             (ToGateway::SessionBound(bound), _) => self.take_bound(bound, view)?,
             (ToGateway::SessionRecords(head, records), _) => {
-                let held = self.held.get(&head.bound_session_id);
-                if held.is_some_and(|held| held.wanted.generation == head.generation) {
+                let held = self.held.get_mut(&head.bound_session_id);
+                if let Some(held) = held.filter(|held| held.wanted.generation == head.generation) {
                     let mut numbers = records.clone().flatten().map(|one| one.record);
+                    held.take_listed(numbers.clone())?;
                     view.past_records(head.bound_session_id, &mut numbers);
                 }
             }
@@ -607,6 +737,16 @@ impl GatewayEnd {
         Ok(())
     }
 
+    fn take_pulse(&mut self, pulse: &LinkPulse, now: Nanos) {
+        self.heard = Some((pulse.sent_at, now));
+        self.load = PartitionLoad {
+            queued: pulse.queued,
+            waiting: pulse.waiting,
+            permille: pulse.load_permille.min(1_000),
+        };
+        self.moved.retain(|_, moved| moved.told_behind >= pulse.heard_sent_at);
+    }
+
     fn opened(
         &mut self,
         opened: &LinkOpened,
@@ -620,8 +760,11 @@ impl GatewayEnd {
             let (wanted, found) = (self.next_record, opened.next_record);
             return Err(LinkFault::Gap { wanted, found });
         }
-        if self.is_continued && opened.log_id != self.log_id {
+        if self.is_continued && (opened.log_id != self.log_id || self.log_id == LogId::NONE) {
             return Err(LinkFault::OutOfPlace(LinkOpened::NAME));
+        }
+        if !(1..NUMBER_MAX).contains(&opened.next_record) || opened.epoch == Epoch::NONE {
+            return Err(LinkFault::OutOfRange(LinkOpened::NAME));
         }
         if !self.is_continued {
             (self.next_record, self.epoch) = (opened.next_record, opened.epoch);
@@ -629,7 +772,8 @@ impl GatewayEnd {
             view.begin_anew(opened.next_record, opened.epoch);
         }
         self.end_record = opened.end_record;
-        self.commands_max = usize::try_from(opened.commands_max.max(1)).unwrap_or(usize::MAX);
+        self.commands_max = opened.commands_max.clamp(1, KEPT_MAX) as usize;
+        self.lease = Nanos(u64::from(opened.lease_ms) * 1_000_000);
         self.pulse = Nanos(u64::from(opened.pulse_ms) * 1_000_000);
         self.phase = Phase::Defining;
         Ok(())
@@ -637,7 +781,7 @@ impl GatewayEnd {
 
     /// Names all held sessions.
     fn ready(&mut self, view: &mut impl GatewayView) {
-        self.phase = Phase::Naming;
+        (self.phase, self.away_since) = (Phase::Naming, None);
         let ids: Vec<_> = self.held.keys().copied().collect();
         ids.iter().for_each(|id| self.ask_to_bind(*id, view));
         self.held.values_mut().for_each(|held| held.is_named = true);
@@ -663,16 +807,27 @@ impl GatewayEnd {
             let (wanted, found) = (self.next_record, batch.first_record);
             return Err(LinkFault::Gap { wanted, found });
         }
+        let skips = events.clone().map(|(entry, _)| u64::from(entry.skipped_before));
+        let skipped = skips.sum::<u64>() + u64::from(batch.skipped_after);
+        if skipped > SKIPPED_MAX || events.clone().count() > EVENTS_MAX {
+            return Err(LinkFault::WindowOverrun);
+        }
         for (entry, record) in events {
             self.skip(entry.skipped_before, view)?;
+            // Before it counts as received: another connection would go on behind it.
+            check_event(record)?;
             let number = self.next_record;
-            self.next_record = after(number, 1)?;
             let to = addressed(record);
+            let held = to.and_then(|to| self.held.get_mut(&to.session_id));
+            let held = held.filter(|one| one.was_bound && number >= one.from_record);
+            let is_bound = held.is_some();
+            if let (Some(held), Some(to)) = (held, to) {
+                held.take_event(to.event_no)?;
+            }
+            self.next_record = after(number, 1)?;
             if let Some(to) = to {
                 self.kept.settle(to.session_id, to.answers);
             }
-            let held = to.and_then(|to| self.held.get(&to.session_id));
-            let is_bound = held.is_some_and(|one| one.was_bound && number >= one.from_record);
             view.record(number, record, is_bound);
         }
         self.skip(batch.skipped_after, view)?;
@@ -682,9 +837,6 @@ impl GatewayEnd {
 
     fn skip(&mut self, count: u32, view: &mut impl GatewayView) -> Result<(), LinkFault> {
         let (first, count) = (self.next_record, u64::from(count));
-        if count > crate::codec::SKIPPED_MAX {
-            return Err(LinkFault::WindowOverrun);
-        }
         self.next_record = after(first, count)?;
         if count > 0 {
             view.skipped(first, count);
@@ -713,7 +865,7 @@ impl GatewayEnd {
         bound: &SessionBound,
         view: &mut impl GatewayView,
     ) -> Result<(), LinkFault> {
-        let mut bound = *bound;
+        let (mut bound, mut goes_on) = (*bound, false);
         if bound.is_check == Switch::Off {
             let id = bound.bound_session_id;
             let held = self.held.get_mut(&id).filter(|held| held.is_asked);
@@ -721,11 +873,11 @@ impl GatewayEnd {
             // An answer for a binding that was given up since concerns nobody.
             let Some(held) = held else { return Ok(()) };
             (held.is_asked, held.is_named) = (false, false);
-            let goes_on = held.is_bound && bound.reason == Reason::None;
-            if !goes_on {
-                held.from_record = bound.next_record;
-            }
+            goes_on = held.is_bound && bound.reason == Reason::None;
             if bound.reason == Reason::None {
+                if !goes_on {
+                    held.begin(&bound)?;
+                }
                 (held.is_bound, held.was_bound) = (true, true);
                 self.to_send = self.kept.range().0;
                 // Commands that are still to be sent count as received: the client would give
@@ -735,7 +887,7 @@ impl GatewayEnd {
                 self.drop_session(id);
             }
         }
-        view.bound(&bound);
+        view.bound(&bound, goes_on);
         Ok(())
     }
 

@@ -79,6 +79,8 @@ pub struct Granted {
 #[derive(Debug)]
 pub struct Grants {
     holders: BTreeMap<SessionId, Holder>,
+    /// The newest generation of each session that this start has granted or restored.
+    newest: BTreeMap<SessionId, u64>,
     next_generation: u64,
 }
 
@@ -86,7 +88,11 @@ impl Grants {
     /// Returns the grants of a start of control that has this number, which no start had before.
     #[must_use]
     pub fn of_start(start: u64) -> Grants {
-        Grants { holders: BTreeMap::new(), next_generation: (start << COUNT_BITS) + 1 }
+        Grants {
+            holders: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            next_generation: (start << COUNT_BITS) + 1,
+        }
     }
 
     /// Grants a session, or refuses it with the reason. `is_up` tells if a gateway's link is open.
@@ -118,6 +124,7 @@ impl Grants {
         };
         let granted = Holder { claimant: from, generation, granted_at: now, taken_over_at };
         self.holders.insert(id, granted);
+        self.newest.insert(id, generation);
         Ok(Granted { generation, taken_from: elsewhere.map(|one| one.claimant) })
     }
 
@@ -126,8 +133,12 @@ impl Grants {
         let Grant { session_id, gateway, incarnation, generation, .. } = *grant;
         let claimant = Claimant { gateway, incarnation };
         let restored = Holder { claimant, generation, granted_at: now, taken_over_at: None };
-        let stands = self.holders.get(&session_id);
-        if stands.is_none_or(|one| one.generation < generation) {
+        // An older one than one that was released is none any more.
+        let newest = self.newest.entry(session_id).or_insert(0);
+        let is_known =
+            self.holders.get(&session_id).is_some_and(|one| one.generation >= generation);
+        if generation >= *newest && !is_known {
+            *newest = generation;
             self.holders.insert(session_id, restored);
         }
     }
@@ -225,5 +236,8 @@ mod tests {
         let Claimant { gateway, incarnation } = gateway(1);
         after.restore(&Grant { session_id, gateway, incarnation, generation, seal }, Nanos(2));
         assert_eq!(after.holder(SESSION), Some(self::gateway(2)), "a later grant stands");
+        after.release(self::gateway(2), SESSION, new.generation);
+        after.restore(&Grant { session_id, gateway, incarnation, generation, seal }, Nanos(3));
+        assert_eq!(after.holder(SESSION), None, "nor does it come back behind its end");
     }
 }

@@ -4,9 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use weir_types::{Nanos, Reason, RequestNo, SessionId};
-use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
-use weir_wire::{Event, PlainEvent, Request};
+use weir_types::{Nanos, RequestNo, SessionId};
+use weir_wire::Request;
 
 /// A command on its way over a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,35 +145,6 @@ impl Kept {
         self.commands.clear();
         self.numbers.clear();
     }
-}
-
-/// The addressee of a record, and the request that the record answers; zero for none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Addressed {
-    /// The session.
-    pub session_id: SessionId,
-    /// The request of which this can be the first answer.
-    pub answers: RequestNo,
-}
-
-/// Returns the addressee of a record; `None` for a record without one. The reports of a mass
-/// cancel's orders are no answers to it.
-#[must_use]
-pub fn addressed(record: &[u8]) -> Option<Addressed> {
-    let Ok(Event::Plain(event)) = Event::decode(record) else { return None };
-    let (session_id, answers) = match event {
-        PlainEvent::OrderEvent(OrderEvent { session_id, request_no, reason, .. }) => {
-            let is_answer = reason != Reason::MassCancel;
-            (session_id, if is_answer { request_no } else { RequestNo::NONE })
-        }
-        PlainEvent::RequestRejected(RequestRejected { session_id, request_no, .. })
-        | PlainEvent::RequestDone(RequestDone { session_id, request_no, .. }) => {
-            (session_id, request_no)
-        }
-        PlainEvent::TradeBusted(busted) => (busted.session_id, RequestNo::NONE),
-        _ => return None,
-    };
-    Some(Addressed { session_id, answers })
 }
 
 #[cfg(test)]

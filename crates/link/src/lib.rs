@@ -7,6 +7,7 @@
 //! * [`message`]: the messages. [`codec`]: those of each direction as one type, and their batches.
 //! * [`gateway_end`]: commands there, events back. [`kept`]: commands without an answer.
 //! * [`partition_end`]: bindings, checks of commands, and the events of each gateway.
+//! * [`records`]: the heads of records.
 //! * [`grants`]: the control partition's grants of sessions.
 //!
 //! INVARIANT: bytes from the other end are an error at most, never a panic; each buffer is bounded.
@@ -18,6 +19,7 @@ pub mod kept;
 pub mod message;
 pub mod partition_end;
 pub mod plant;
+pub mod records;
 
 pub use codec::{Arrived, LinkFault, ToGateway, ToPartition};
 pub use gateway_end::{GatewayEnd, GatewayTerms, GatewayView};

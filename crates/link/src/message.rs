@@ -369,10 +369,10 @@ messages! {
         bytes_used: u64,
         /// The gateway's session.
         session_id: SessionId,
-        /// The commands of the gateway that wait for the log; zero from a gateway.
+        /// The commands of the gateway that wait for the ring; zero from a gateway.
         queued: u32,
-        /// All commands that wait for their commit; zero from a gateway.
-        uncommitted: u32,
+        /// All gateways' commands that wait for the partition; zero from a gateway.
+        waiting: u32,
         /// The partition.
         partition_id: PartitionId,
         /// The partition's load, in thousandths; zero from a gateway.

@@ -31,12 +31,12 @@ use weir_wire::{Command, Destination, Request};
 
 use crate::codec::{Arrived, Entries, LinkFault, RECORD_NUMBERS_MAX, ToPartition, put_with_group};
 use crate::grants::Grant;
-use crate::kept::addressed;
 use crate::message::{
     BindSession, CommandRefused, LinkOpened, LinkPulse, LinkReady, LinkedCommand, LogId, OpenLink,
     RecordNo, SessionBound, SessionRecords, SessionUnbound, UnbindSession,
 };
 use crate::plant::{self, Plant};
+use crate::records::addressed;
 use old_records::OldAsk;
 
 /// The bytes of output beyond which no batch is made for a link.
@@ -205,6 +205,14 @@ struct Binding {
     absent_since: Option<Nanos>,
 }
 
+/// A binding that has ended.
+#[derive(Clone, Copy, Debug)]
+struct EndedBinding {
+    generation: u64,
+    /// True if the session was lost with it.
+    is_lost: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     command: Command,
@@ -218,12 +226,23 @@ pub struct NextCommand {
     pub command: Command,
 }
 
+/// The fill level of the ring to the partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RingLoad {
+    /// The commands in it.
+    pub waiting: u32,
+    /// The share of its room that they take, in thousandths.
+    pub permille: u16,
+}
+
 /// The partition's end of its links.
 #[derive(Debug)]
 pub struct PartitionEnd {
     terms: PartitionTerms,
     links: BTreeMap<SessionId, GatewayLink>,
     bindings: BTreeMap<SessionId, Binding>,
+    /// The last bindings of sessions that are bound no more, of this run.
+    ended: BTreeMap<SessionId, EndedBinding>,
     /// The sessions whose loss cancels their orders, by log and queue.
     choices: BTreeSet<SessionId>,
     /// Requests handed to the partition without an answer, with the last copy.
@@ -234,6 +253,7 @@ pub struct PartitionEnd {
     record: Vec<u8>,
     /// True once gateways can come: the leases of recovered choices run from then on.
     has_begun: bool,
+    ring: RingLoad,
 }
 
 impl PartitionEnd {
@@ -257,12 +277,14 @@ impl PartitionEnd {
             terms,
             links: BTreeMap::new(),
             bindings: choices.iter().map(|id| (*id, absent)).collect(),
+            ended: BTreeMap::new(),
             choices,
             under_way: BTreeMap::new(),
             queue: VecDeque::new(),
             notice_count: 0,
             record: Vec::with_capacity(1024),
             has_begun: false,
+            ring: RingLoad::default(),
         }
     }
 
@@ -557,9 +579,9 @@ impl PartitionEnd {
                 Binding { gateway, incarnation, generation, from_record, absent_since: None };
             let is_on = bind.cancel_on_disconnect == Switch::On && view.is_trader(id);
             self.put_binding(id, binding, is_on);
-        } else if bind.is_check == Switch::Off && self.is_bound_to(id, gateway, incarnation) {
-            // Its gateway gives the session up.
-            self.lose(id);
+        } else if bind.is_check == Switch::Off {
+            // Its gateway gives the session up; the client may come back by another point.
+            self.leave(id, Claimed { gateway, incarnation });
         }
         let Some(link) = self.links.get_mut(&gateway) else { return };
         if link.phase == Phase::Naming && known.is_some() {
@@ -585,8 +607,16 @@ impl PartitionEnd {
             return Some(Reason::NotEntitled);
         }
         let stands = self.bindings.get(&bind.bound_session_id);
-        let is_taken = stands.is_some_and(|stands| is_higher(stands, by, bind.generation));
-        is_taken.then_some(Reason::TakenOver)
+        if stands.is_some_and(|stands| is_higher(stands, by, bind.generation)) {
+            return Some(Reason::TakenOver);
+        }
+        let ended = self.ended.get(&bind.bound_session_id)?;
+        match ended.generation.cmp(&bind.generation) {
+            Ordering::Less => None,
+            // Its gateway has to learn that its client's orders are cancelled.
+            Ordering::Equal => ended.is_lost.then_some(Reason::PartitionAway),
+            Ordering::Greater => Some(Reason::TakenOver),
+        }
     }
 
     fn last_under_way(&self, id: SessionId) -> RequestNo {
@@ -594,14 +624,22 @@ impl PartitionEnd {
         range.next_back().map_or(RequestNo::NONE, |((_, request_no), _)| *request_no)
     }
 
-    fn is_bound_to(&self, id: SessionId, gateway: SessionId, incarnation: u64) -> bool {
-        let binding = self.bindings.get(&id);
-        binding.is_some_and(|one| one.gateway == gateway && one.incarnation == incarnation)
+    /// Lets a session's lease run, if it is bound to this process.
+    fn leave(&mut self, id: SessionId, by: Claimed) {
+        let Some(link) = self.links.get(&by.gateway) else { return };
+        let binding = self.bindings.get_mut(&id);
+        let is_its =
+            |one: &&mut Binding| one.gateway == by.gateway && one.incarnation == by.incarnation;
+        if let Some(binding) = binding.filter(is_its) {
+            // Its message has just come.
+            binding.absent_since.get_or_insert(link.heard_at);
+        }
     }
 
     /// Puts a binding into the place of another one, and the choice into the queue.
     fn put_binding(&mut self, id: SessionId, binding: Binding, is_on: bool) {
         let before = self.bindings.insert(id, binding);
+        self.ended.remove(&id);
         if let Some(before) = before.filter(|one| one.gateway != binding.gateway) {
             if plant::is(Plant::MoveLoses) {
                 self.sequence_loss(id);
@@ -662,7 +700,12 @@ impl PartitionEnd {
 
     /// Ends a session's binding, and sequences its loss if its choice says so.
     fn lose(&mut self, id: SessionId) {
-        self.bindings.remove(&id);
+        let is_lost = self.choices.contains(&id);
+        let ended = self.bindings.remove(&id);
+        if let Some(Binding { generation, .. }) = ended.filter(|_| !plant::is(Plant::EndForgotten))
+        {
+            self.ended.insert(id, EndedBinding { generation, is_lost });
+        }
         self.sequence_loss(id);
     }
 
@@ -756,19 +799,26 @@ impl PartitionEnd {
         Ok(())
     }
 
+    /// Notes the fill level of the ring, which pulses tell.
+    pub fn note_ring(&mut self, ring: RingLoad) {
+        self.ring = ring;
+    }
+
     /// Lets leases lapse, and sends signs of life. Returns the gateways that were silent for too
     /// long: their connections are to be closed.
     pub fn tick(&mut self, now: Nanos) -> Vec<SessionId> {
         self.begin_leases(now);
         let (terms, mut silent) = (self.terms, Vec::new());
-        let queue_len = self.queue.len() as u32;
+        let ring = self.ring;
+        let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        let ring = RingLoad { waiting: waiting.saturating_add(ring.waiting), ..ring };
         for (id, link) in self.links.iter_mut().filter(|(_, link)| link.phase != Phase::Absent) {
             if now.since(link.heard_at).0 * 2 > terms.pulse.0 * 5 {
                 let logout = Logout { session_id: *id, reason: Reason::HeartbeatLost };
                 put_frame(&logout, &mut link.output);
                 silent.push(*id);
             } else if now.since(link.said_at) >= terms.pulse {
-                link.put_pulse(&terms, queue_len, now);
+                link.put_pulse(&terms, ring, now);
             }
         }
         let is_over = |since: Nanos| now.since(since) >= terms.lease;
@@ -830,7 +880,7 @@ impl GatewayLink {
         put_frame(&refused, &mut self.output);
     }
 
-    fn put_pulse(&mut self, terms: &PartitionTerms, waiting: u32, now: Nanos) {
+    fn put_pulse(&mut self, terms: &PartitionTerms, ring: RingLoad, now: Nanos) {
         self.said_at = now;
         let (heard_sent_at, heard_at) = self.heard.unwrap_or_default();
         let used = u64::from(self.queued) * 1_000 / u64::from(terms.commands_max.max(1));
@@ -841,9 +891,9 @@ impl GatewayLink {
             bytes_used: 0,
             session_id: self.gateway,
             queued: self.queued,
-            uncommitted: waiting,
+            waiting: ring.waiting,
             partition_id: terms.partition_id,
-            load_permille: u16::try_from(used).unwrap_or(u16::MAX),
+            load_permille: u16::try_from(used).unwrap_or(u16::MAX).max(ring.permille),
         };
         put_frame(&pulse, &mut self.output);
     }

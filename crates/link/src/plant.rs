@@ -27,6 +27,10 @@ weir_plant::plants! {
         LeaseFromOpening,
         /// A lapsed lease ends bindings and sequences nothing.
         LapseUnsequenced,
+        /// The gateway keeps its commands beyond the lease.
+        LapseUnnoticed,
+        /// The partition forgets the generation of a binding that has ended.
+        EndForgotten,
         /// Sessions that were not named stay bound.
         UnnamedKept,
         /// A move to another gateway sequences the loss.

@@ -384,3 +384,49 @@ fn each_planted_bug_of_checks_is_found() {
         assert!(found, "{planted:?}");
     }
 }
+
+/// A gateway that was cut off had its session moved to another one, where it ended: back again, its
+/// orders were executed behind the logout.
+#[test]
+fn a_generation_below_that_of_a_binding_which_has_ended_binds_no_more() {
+    let mut end = partition();
+    send(&mut end, LIAR, &bind(LIAR, 6)).unwrap();
+    let unbind = UnbindSession {
+        generation: 6,
+        session_id: LIAR,
+        bound_session_id: SESSION,
+        partition_id: HERE,
+        is_ended: Switch::On,
+    };
+    send(&mut end, LIAR, &unbind).unwrap();
+    assert_eq!(end.bound_to(SESSION), None);
+    end.take_output(HONEST);
+    for is_again in [Switch::On, Switch::Off] {
+        send(&mut end, HONEST, &BindSession { is_again, ..bind(HONEST, 5) }).unwrap();
+        assert_eq!(refusals(&mut end, HONEST), [Reason::TakenOver]);
+    }
+    send(&mut end, HONEST, &bind(HONEST, 7)).unwrap();
+    assert_eq!(refusals(&mut end, HONEST), [Reason::None]);
+}
+
+/// The session went on as if its orders were still there.
+#[test]
+fn a_binding_whose_session_was_lost_does_not_go_on() {
+    for cancel_on_disconnect in [Switch::On, Switch::Off] {
+        let mut end = partition();
+        send(&mut end, HONEST, &BindSession { cancel_on_disconnect, ..bind(HONEST, 5) }).unwrap();
+        end.tick(NOW);
+        end.disconnected(HONEST);
+        end.tick(Nanos(NOW.0 + 10_000_000_000));
+        assert_eq!(end.bound_to(SESSION), None);
+        send(&mut end, HONEST, &open(HONEST)).unwrap();
+        end.take_output(HONEST);
+        let again = BindSession { cancel_on_disconnect, ..bind(HONEST, 5) };
+        send(&mut end, HONEST, &again).unwrap();
+        let reason = match cancel_on_disconnect {
+            Switch::On => Reason::PartitionAway,
+            Switch::Off => Reason::None,
+        };
+        assert_eq!(refusals(&mut end, HONEST), [reason], "{cancel_on_disconnect:?}");
+    }
+}

@@ -31,7 +31,7 @@ impl GatewayView for Quiet {
     fn skipped(&mut self, _: u64, _: u64) {}
     fn epoch_ended(&mut self, _: &EpochEnded) {}
     fn stages(&mut self, _: &StageSpans) {}
-    fn bound(&mut self, _: &SessionBound) {}
+    fn bound(&mut self, _: &SessionBound, _: bool) {}
     fn past_records(&mut self, _: SessionId, _: &mut dyn Iterator<Item = u64>) {}
     fn unbound(&mut self, _: &SessionUnbound) {}
     fn refused(&mut self, _: &CommandRefused) {}
@@ -54,7 +54,7 @@ fn heard(heard_sent_at: Nanos) -> LinkPulse {
         bytes_used: 0,
         session_id: GATEWAY,
         queued: 0,
-        uncommitted: 0,
+        waiting: 0,
         partition_id: HERE,
         load_permille: 0,
     }

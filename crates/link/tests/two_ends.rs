@@ -3,7 +3,7 @@
 
 mod model;
 
-use model::World;
+use model::{Tally, World};
 
 const STEPS: u64 = 400;
 
@@ -29,7 +29,7 @@ fn run(seed: u64) -> World {
 fn the_rules_hold_through_cuts_and_kills() {
     let seeds =
         std::env::var("WEIR_LINK_SEEDS").map_or(300, |text| text.parse().expect("a number"));
-    let mut sum = model::Tally::default();
+    let mut sum = Tally::default();
     let first = std::env::var("WEIR_LINK_SEED").map_or(0, |text| text.parse().expect("a number"));
     for seed in first..first + seeds {
         let tally = run(seed).tally;
@@ -40,9 +40,11 @@ fn the_rules_hold_through_cuts_and_kills() {
         sum.moves += tally.moves;
         sum.continued += tally.continued;
         sum.epochs += tally.epochs;
+        sum.lapses += tally.lapses;
     }
     println!("{sum:?}");
-    let each = [sum.answers, sum.cuts, sum.kills, sum.losses, sum.moves, sum.continued, sum.epochs];
+    let Tally { answers, cuts, kills, losses, moves, continued, epochs, lapses } = sum;
+    let each = [answers, cuts, kills, losses, moves, continued, epochs, lapses];
     assert!(each.iter().all(|count| *count > 0), "something never happened: {sum:?}");
 }
 

@@ -24,6 +24,10 @@ pub struct UplinkSection {
     /// The kind of that key: `ed25519` or `api-key`.
     #[serde(default)]
     pub key_kind: KeyKind,
+    /// TLS: the gateway's certificate, a PEM file, for listeners that demand one.
+    pub tls_certificate: Option<PathBuf>,
+    /// TLS: the key of that certificate, a PEM file.
+    pub tls_key: Option<PathBuf>,
     /// The partitions, control among them.
     #[serde(rename = "partition")]
     pub partitions: Vec<UplinkPartition>,
@@ -80,7 +84,35 @@ impl UplinkSection {
             let want = "ed25519 where a link is plain and leaves this machine";
             return out("uplink.key_kind", "api-key".to_owned(), want);
         }
+        let (certificate, key) = (&self.tls_certificate, &self.tls_key);
+        if certificate.is_some() != key.is_some() {
+            let (key, want) = match certificate {
+                Some(_) => ("uplink.tls_key", "the key of uplink.tls_certificate"),
+                None => ("uplink.tls_certificate", "the certificate of uplink.tls_key"),
+            };
+            return out(key, "none".to_owned(), want);
+        }
+        let plain = self.partitions.iter().find(|one| one.tls_ca.is_none());
+        if let Some(plain) = plain.filter(|_| certificate.is_some()) {
+            let want = "uplink.partition.tls_ca: a certificate needs TLS";
+            return out("uplink.tls_certificate", format!("partition {} is plain", plain.id), want);
+        }
         Ok(())
+    }
+
+    /// Returns the expected TLS identity of a partition's listener, where the connection is TLS.
+    ///
+    /// # Errors
+    /// When a file is not valid.
+    pub fn tls(&self, partition: &UplinkPartition) -> anyhow::Result<Option<ClientTls>> {
+        let Some(ca) = &partition.tls_ca else { return Ok(None) };
+        let name = partition.tls_name.clone();
+        let name = name.unwrap_or_else(|| partition.address.ip().to_string());
+        let trust = Trust::Authority(ca);
+        Ok(Some(match (&self.tls_certificate, &self.tls_key) {
+            (Some(own), Some(key)) => ClientTls::with_certificate(trust, &name, own, key)?,
+            _ => ClientTls::new(trust, &name)?,
+        }))
     }
 
     /// Returns the session's key.
@@ -93,18 +125,6 @@ impl UplinkSection {
             KeyKind::ApiKey => Key::Api(ApiKey(key)),
             KeyKind::Ed25519 => Key::Signing(SigningKey::from_seed(key)),
         })
-    }
-}
-
-impl UplinkPartition {
-    /// Returns the listener's expected TLS identity, where the connection is TLS.
-    ///
-    /// # Errors
-    /// When the file of authorities is not valid.
-    pub fn tls(&self) -> anyhow::Result<Option<ClientTls>> {
-        let Some(ca) = &self.tls_ca else { return Ok(None) };
-        let name = self.tls_name.clone().unwrap_or_else(|| self.address.ip().to_string());
-        Ok(Some(ClientTls::new(Trust::Authority(ca), &name)?))
     }
 }
 
@@ -121,7 +141,14 @@ mod tests {
         let address = address.parse().expect("an address");
         let partition = |id| UplinkPartition { id, address, tls_ca: None, tls_name: None };
         let partitions = ids.iter().copied().map(partition).collect();
-        UplinkSection { session: 501, key_file: "key".into(), key_kind, partitions }
+        UplinkSection {
+            session: 501,
+            key_file: "key".into(),
+            key_kind,
+            tls_certificate: None,
+            tls_key: None,
+            partitions,
+        }
     }
 
     #[test]
@@ -150,6 +177,27 @@ mod tests {
         ] {
             let checked = section(&[0, 1], address, key_kind).check();
             assert_eq!(checked.is_ok(), is_good, "{address} {key_kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_has_its_key_and_tls_on_each_link() {
+        let with = |certificate: Option<&str>, key: Option<&str>, ca: Option<&str>| {
+            let mut section = section(&[0, 1], "127.0.0.1:1", KeyKind::Ed25519);
+            section.tls_certificate = certificate.map(PathBuf::from);
+            section.tls_key = key.map(PathBuf::from);
+            section.partitions.iter_mut().for_each(|one| one.tls_ca = ca.map(PathBuf::from));
+            section.check().err().map(|error| error.to_string())
+        };
+        assert_eq!(with(None, None, None), None);
+        assert_eq!(with(Some("own.pem"), Some("own.key"), Some("ca.pem")), None);
+        for (certificate, key, ca, named) in [
+            (Some("own.pem"), None, Some("ca.pem"), "uplink.tls_key"),
+            (None, Some("own.key"), Some("ca.pem"), "uplink.tls_certificate"),
+            (Some("own.pem"), Some("own.key"), None, "uplink.tls_certificate"),
+        ] {
+            let said = with(certificate, key, ca).expect("it is refused");
+            assert!(said.contains(named), "{said}");
         }
     }
 }

@@ -27,6 +27,9 @@ const LOGON_TIME_MAX: u64 = 5_000_000_000;
 /// The longest pause in nanoseconds after a failure: control waits a second after its start for the
 /// sessions that gateways hold.
 const REST_MAX: u64 = 500_000_000;
+/// The pause in nanoseconds after another process has taken the link: two that run as the same
+/// gateway would take it from each other without end.
+const TAKEN_OVER_REST: u64 = 10_000_000_000;
 /// The heartbeat interval asked for, in milliseconds: pulses are more frequent.
 const HEARTBEAT_MS: u32 = 60_000;
 
@@ -84,16 +87,21 @@ pub struct Connection {
     writable: bool,
     since: Nanos,
     rest: Backoff,
+    /// The time before which no connection is tried.
+    rests_until: Nanos,
 }
 
 impl Connection {
-    /// Returns a connection that is not made yet.
-    ///
-    /// # Errors
-    /// When the authorities of the listener cannot be read.
-    pub fn new(at: UplinkPartition, session_id: SessionId, key: Key) -> anyhow::Result<Connection> {
-        Ok(Connection {
-            tls: at.tls()?,
+    /// Returns a connection that is not made yet; plain without `tls`.
+    #[must_use]
+    pub fn new(
+        at: UplinkPartition,
+        session_id: SessionId,
+        key: Key,
+        tls: Option<ClientTls>,
+    ) -> Connection {
+        Connection {
+            tls,
             at,
             session_id,
             key,
@@ -106,7 +114,8 @@ impl Connection {
             writable: false,
             since: Nanos(0),
             rest: Backoff::new(Backoff::seed()),
-        })
+            rests_until: Nanos(0),
+        }
     }
 
     /// Returns the partition at its other end.
@@ -124,7 +133,8 @@ impl Connection {
     /// Returns what is left of the pause, in nanoseconds.
     fn rest_left(&self, now: Nanos) -> u64 {
         let left = self.rest.left(now).map_or(0, |left| left.as_nanos() as u64);
-        left.min(REST_MAX.saturating_sub(now.since(self.since).0))
+        let left = left.min(REST_MAX.saturating_sub(now.since(self.since).0));
+        left.max(self.rests_until.since(now).0)
     }
 
     /// Begins to connect; the logon follows once the connection is established.
@@ -291,6 +301,11 @@ impl Connection {
         }
     }
 
+    /// Another process has taken the link: the next connection is tried after a long pause.
+    pub fn is_taken_over(&mut self, now: Nanos) {
+        self.rests_until = Nanos(now.0 + TAKEN_OVER_REST);
+    }
+
     /// Drops the connection and its bytes; the next one is tried after a pause.
     pub fn end(&mut self, now: Nanos) {
         self.transport = None;
@@ -342,7 +357,7 @@ mod tests {
         let address = "127.0.0.1:1".parse().expect("an address");
         let at = UplinkPartition { id: 0, address, tls_ca: None, tls_name: None };
         let key = Key::Api(ApiKey([7; 32]));
-        let mut connection = Connection::new(at, SessionId(501), key).expect("it is plain");
+        let mut connection = Connection::new(at, SessionId(501), key, None);
         for second in 1..=20 {
             let now = Nanos(second * 1_000_000_000);
             assert!(connection.is_rested(now), "{second}");

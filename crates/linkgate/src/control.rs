@@ -3,7 +3,7 @@
 //! After a start control knows no holder. Gateways name theirs within a second, in which no claim
 //! is answered.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Context;
@@ -18,14 +18,33 @@ use crate::seal::SealKey;
 pub const STARTS_FILE: &str = "link.starts";
 /// The time after a start within which no claim is answered.
 const NAMING_TIME: u64 = 1_000_000_000;
-/// The claims that may wait for the end of that time.
-const WAITING_MAX: usize = 65_536;
+/// The claims of a gateway that may wait for the end of that time.
+const WAITING_MAX: usize = 16_384;
 
-/// Counts a start of control, and returns its number, which no start had before.
+/// A start of control: its number, and the key of its grants.
+pub struct ControlStart {
+    /// The number, which no start with this key had before.
+    pub number: u64,
+    /// The key.
+    pub key: SealKey,
+}
+
+/// Counts a start of control in its directory. Where the number of the last one is lost, another
+/// key is drawn: generations begin anew, and grants of before would be above all later ones.
+///
+/// # Errors
+/// When the number or the key can be neither read nor kept.
+pub fn begin_start(dir: &Path) -> anyhow::Result<ControlStart> {
+    let number = next_start(dir)?;
+    let key = if number == 1 { SealKey::drawn(dir)? } else { SealKey::of_node(dir)? };
+    Ok(ControlStart { number, key })
+}
+
+/// Counts a start of control, and returns its number.
 ///
 /// # Errors
 /// When the number can be neither read nor kept.
-pub fn next_start(dir: &Path) -> anyhow::Result<u64> {
+fn next_start(dir: &Path) -> anyhow::Result<u64> {
     let path = dir.join(STARTS_FILE);
     let last = match std::fs::read_to_string(&path) {
         Ok(text) => text
@@ -43,24 +62,26 @@ pub fn next_start(dir: &Path) -> anyhow::Result<u64> {
     Ok(next)
 }
 
-/// A claim that waits, with its gateway.
-type WaitingClaim = (SessionId, ClaimSession);
-
 /// The control partition's part of its links.
 pub struct Control {
     grants: Grants,
     key: SealKey,
     /// The time from which on claims are answered; `None` before the first cycle.
     answers_from: Option<Nanos>,
-    waiting: VecDeque<WaitingClaim>,
+    /// By gateway and session: a later claim of a gateway takes the place of its earlier one.
+    waiting: BTreeMap<(SessionId, SessionId), ClaimSession>,
     /// The sessions that gateways have named since the opening of their links, until the last.
     named: BTreeMap<SessionId, BTreeSet<SessionId>>,
 }
 
-/// Refuses a gateway's claim of a session that control does not know.
-pub fn refuse_unknown(end: &mut PartitionEnd, gateway: SessionId, bound_session_id: SessionId) {
-    let (generation, seal, reason) = (0, Seal::NONE, Reason::UnknownSession);
-    let session_id = gateway;
+/// Refuses a gateway's claim.
+pub fn refuse_claim(
+    end: &mut PartitionEnd,
+    gateway: SessionId,
+    bound_session_id: SessionId,
+    reason: Reason,
+) {
+    let (generation, seal, session_id) = (0, Seal::NONE, gateway);
     let refused = SessionClaimed { generation, seal, session_id, bound_session_id, reason };
     end.put(gateway, &refused);
 }
@@ -70,16 +91,17 @@ impl Control {
     #[must_use]
     pub fn new(start: u64, key: SealKey) -> Control {
         let grants = Grants::of_start(start);
-        let (waiting, named) = (VecDeque::new(), BTreeMap::new());
+        let (waiting, named) = (BTreeMap::new(), BTreeMap::new());
         Control { grants, key, answers_from: None, waiting, named }
     }
 
     /// Takes a gateway's claim; false when there is no room for it.
     #[must_use]
     pub fn claim(&mut self, gateway: SessionId, claim: ClaimSession) -> bool {
-        let has_room = self.waiting.len() < WAITING_MAX;
+        let own = (gateway, SessionId(0))..=(gateway, SessionId(u32::MAX));
+        let has_room = self.waiting.range(own).count() < WAITING_MAX;
         if has_room {
-            self.waiting.push_back((gateway, claim));
+            self.waiting.insert((gateway, claim.bound_session_id), claim);
         }
         has_room
     }
@@ -92,7 +114,7 @@ impl Control {
             return 0;
         }
         let count = self.waiting.len();
-        while let Some((gateway, message)) = self.waiting.pop_front() {
+        for ((gateway, _), message) in std::mem::take(&mut self.waiting) {
             // One that has gone meanwhile claims nothing.
             let Some(incarnation) = end.connected_as(gateway) else { continue };
             let from = Claimant { gateway, incarnation };
@@ -140,6 +162,11 @@ impl Control {
         is_good
     }
 
+    /// A gateway's link is opened: it names its grants from now on.
+    pub fn begins_to_name(&mut self, gateway: SessionId) {
+        self.named.remove(&gateway);
+    }
+
     /// A gateway has named all grants that it holds. The others are free: the answer to a claim, or
     /// a release, was lost with its link.
     pub fn all_named(&mut self, by: Claimant) {
@@ -173,6 +200,28 @@ mod tests {
         std::fs::remove_dir_all(&dir).expect("it is there");
         assert_eq!(starts, [1, 2, 3]);
         assert!(damaged.is_err(), "it is not guessed");
+    }
+
+    /// Sessions could be bound by nobody until their gateways had started again.
+    #[test]
+    fn a_lost_number_of_starts_ends_all_grants() {
+        let dir = std::env::temp_dir().join(format!("weir-lost-starts-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let grant = Grant {
+            session_id: SessionId(1),
+            gateway: SessionId(501),
+            incarnation: 3,
+            generation: 4,
+            seal: Seal::NONE,
+        };
+        let first = begin_start(&dir).expect("it is kept");
+        let sealed = Grant { seal: first.key.seal(&grant), ..grant };
+        let second = begin_start(&dir).expect("it is kept");
+        assert!(second.number > first.number && second.key.is_good(&sealed));
+        std::fs::remove_file(dir.join(STARTS_FILE)).expect("it is there");
+        let third = begin_start(&dir).expect("it is kept");
+        std::fs::remove_dir_all(&dir).expect("it is there");
+        assert!(third.number == 1 && !third.key.is_good(&sealed));
     }
 
     fn held(control: &Control, by: Claimant, session_id: SessionId, generation: u64) -> HeldGrant {

@@ -20,10 +20,11 @@ use weir_link::{Arrived, PartitionView as _, ToPartition};
 use weir_partition::control_import::ImportProgress;
 use weir_partition::event_reader::EventReader;
 use weir_types::{Nanos, PartitionId, Reason, Role, SessionId, Switch};
+use weir_wire::message::DecodeError;
 use weir_wire::session::NodeId;
-use weir_wire::{ClientMessage, Definition, Event};
+use weir_wire::{ClientMessage, Definition, Event, SCHEMA_VERSION};
 
-use crate::control::{Control, refuse_unknown};
+use crate::control::{Control, refuse_claim};
 use crate::partition::LinkedPartition;
 
 /// The templates of a link's messages.
@@ -138,6 +139,9 @@ impl LinkDoor {
             self.endings.push((before, Reason::TakenOver));
             self.partitions[partition].end.disconnected(key.1);
         }
+        if partition == 0 {
+            self.control.begins_to_name(key.1);
+        }
         link.state.partition = Some(partition);
         Some(partition)
     }
@@ -184,8 +188,8 @@ impl LinkDoor {
         match message {
             ToPartition::ClaimSession(claim) => {
                 let LinkedPartition { end, side, .. } = &mut self.partitions[0];
-                if !side.knows(claim.bound_session_id) {
-                    refuse_unknown(end, gateway, claim.bound_session_id);
+                if let Some(reason) = side.refused_to_gateways(claim.bound_session_id) {
+                    refuse_claim(end, gateway, claim.bound_session_id, reason);
                 } else if !self.control.claim(gateway, *claim) {
                     self.fail(link, Reason::WindowOverrun);
                 }
@@ -264,6 +268,7 @@ impl LinkDoor {
             let range = (index, SessionId(0))..=(index, SessionId(u32::MAX));
             let gateways = self.connections.range(range).map(|((_, gateway), _)| *gateway);
             partition.keep_for(gateways);
+            partition.note_load();
             for gateway in partition.end.tick(now) {
                 let id = self.connections.get(&(index, gateway)).copied();
                 self.endings.extend(id.map(|id| (id, Reason::HeartbeatLost)));
@@ -300,7 +305,7 @@ impl Protocol for LinkDoor {
         if let Ok(Event::Defined(_, Definition::DefineSession(d))) = Event::decode(record) {
             let is_trader = d.role == Role::Trader;
             for partition in &mut self.partitions {
-                partition.side.note_trader(d.defined_session_id, is_trader);
+                partition.side.note_role(d.defined_session_id, is_trader);
             }
         }
         true
@@ -342,6 +347,10 @@ impl Protocol for LinkDoor {
             Ok(message) => {
                 let arrived = Arrived { raw: *said.raw, len: said.len, at: now };
                 self.take_message(link, &message, arrived);
+                Some(Intake::Done)
+            }
+            // Of a later version, which this one does not know.
+            Err(DecodeError::UnknownTemplate(_)) if said.raw.version > SCHEMA_VERSION => {
                 Some(Intake::Done)
             }
             Err(error) => Some(Intake::Refused(error.reason(), error.field())),

@@ -15,7 +15,7 @@ use weir_link::message::{
     CommandRefused, EpochEnded, OldRecords, SessionBound, SessionUnbound, StageSpans,
 };
 use weir_link::partition_end::RequestName;
-use weir_link::{GatewayView, LinkFault, ToGateway};
+use weir_link::{GatewayView, ToGateway};
 use weir_log::TailWriter;
 use weir_log::tail::{TailConfig, TailHandle, tail_in};
 use weir_partition::event_reader::EventReader;
@@ -24,10 +24,9 @@ use weir_partition::handoff::{Feedback, SourcePort};
 use weir_partition::holds::Holds;
 use weir_partition::past_records::PastRecords;
 use weir_partition::placeholder::placeholder;
-use weir_types::{Epoch, Epochs, EventNo, PartitionId, Position, Reason, SessionId, Switch};
-use weir_wire::Event;
+use weir_types::{Epoch, Epochs, PartitionId, Position, Reason, SessionId, Switch};
 use weir_wire::frame::{RawMessage, parse_message};
-use weir_wire::message::{DecodeError, Message};
+use weir_wire::message::Message;
 use weir_wire::reference::DefineInstrument;
 
 /// The bytes of a tail that are retained at all times.
@@ -53,6 +52,14 @@ pub struct OldPage {
     pub records: PastRecords,
 }
 
+/// The resume point by which a session is bound.
+#[derive(Clone, Copy, Debug)]
+struct NotedPoint {
+    point: SessionPoint,
+    /// True once the partition has bound it by this point.
+    is_bound: bool,
+}
+
 /// A port of the gateway, as the agent of its link has it.
 pub struct LinkedPort {
     partition_id: PartitionId,
@@ -70,15 +77,13 @@ pub struct LinkedPort {
     /// True once the link has begun anew, until its agent has seen that.
     begins_anew: bool,
     newest: Position,
-    /// The fault of a record that is no event.
-    broken: Option<DecodeError>,
     is_published: bool,
     has_news: bool,
     unread: VecDeque<UnreadBatch>,
     unread_len: usize,
     tail_len: usize,
-    /// The resume points by which sessions were bound.
-    points: BTreeMap<SessionId, SessionPoint>,
+    /// The resume points by which sessions are bound.
+    points: BTreeMap<SessionId, NotedPoint>,
     /// An answer whose list of records is not complete.
     listed: Option<(SessionBound, Vec<u64>)>,
     /// Answers to requests for old records.
@@ -96,7 +101,6 @@ impl LinkedPort {
             link,
             waiting: VecDeque::new(),
             refusals: VecDeque::new(),
-            broken: None,
             writer,
             handle,
             holds: Holds::default(),
@@ -140,7 +144,7 @@ impl LinkedPort {
 
     /// Notes the resume point by which a session is bound.
     pub fn note_point(&mut self, session_id: SessionId, point: SessionPoint) {
-        self.points.insert(session_id, point);
+        self.points.insert(session_id, NotedPoint { point, is_bound: false });
     }
 
     /// Hands an answer to the gateway, behind those that wait.
@@ -149,13 +153,19 @@ impl LinkedPort {
         self.hand_over();
     }
 
-    /// Pins the resume point of a session that wanted new events alone: bound anew after a break,
-    /// it goes on with the first event since this binding, not with those that are new by then.
-    fn pin_point(&mut self, bound: &SessionBound) {
-        let point = self.points.get_mut(&bound.bound_session_id);
-        if let Some(point) = point.filter(|point| point.next_event_no.is_none()) {
-            *point = SessionPoint { next_event_no: bound.next_event_no, epoch: bound.epoch };
+    /// Tells the gateway the whole answer to a check or a binding.
+    fn tell_bound(&mut self, bound: SessionBound, records: Vec<u64>, goes_on: bool) {
+        if bound.is_check == Switch::Off && bound.reason == Reason::None {
+            let noted = self.points.get_mut(&bound.bound_session_id);
+            let was_bound = noted.is_some_and(|noted| std::mem::replace(&mut noted.is_bound, true));
+            if was_bound && !goes_on {
+                // Its point is that of its logon, and its client has had later events since, maybe
+                // of a history that is lost: it is to log on again.
+                let ended = LinkAnswer::Ended(bound.bound_session_id, Reason::PartitionAway);
+                return self.tell(ended);
+            }
         }
+        self.tell(LinkAnswer::Bound(ListedBinding::new(bound, records)));
     }
 
     fn hand_over(&mut self) {
@@ -180,14 +190,6 @@ impl LinkedPort {
         let refused = Feedback::Refused { session_id, request_no, template_id, reason };
         self.refusals.push_back(refused);
         self.hand_over();
-    }
-
-    /// Returns an error if a record came that the gateway cannot read.
-    ///
-    /// # Errors
-    /// [`LinkFault::Decode`]: the connection is to be closed.
-    pub fn check_records(&mut self) -> Result<(), LinkFault> {
-        self.broken.take().map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Returns true if the link has begun anew since the last call.
@@ -272,8 +274,7 @@ impl GatewayView for LinkedPort {
     }
 
     fn resume_point(&mut self, session_id: SessionId) -> SessionPoint {
-        let none = SessionPoint { next_event_no: EventNo::NONE, epoch: Epoch::NONE };
-        self.points.get(&session_id).copied().unwrap_or(none)
+        self.points.get(&session_id).map_or(SessionPoint::NONE, |noted| noted.point)
     }
 
     fn defined(&mut self, message: &RawMessage<'_>) {
@@ -289,14 +290,7 @@ impl GatewayView for LinkedPort {
     }
 
     fn record(&mut self, _number: u64, record: &[u8], is_bound: bool) {
-        let event = match checked(record) {
-            Ok(event) => event,
-            Err(error) => {
-                self.append(&placeholder(self.newest));
-                self.broken.get_or_insert(error);
-                return;
-            }
-        };
+        let event = EventRecord::new(record);
         self.newest = Position(event.position());
         // The events of a session that is bound no more belong to another gateway.
         let is_own = is_bound || self.is_control() || event.address().is_none();
@@ -321,12 +315,9 @@ impl GatewayView for LinkedPort {
 
     fn stages(&mut self, _stages: &StageSpans) {}
 
-    fn bound(&mut self, bound: &SessionBound) {
-        if bound.is_check == Switch::Off && bound.reason == Reason::None {
-            self.pin_point(bound);
-        }
+    fn bound(&mut self, bound: &SessionBound, goes_on: bool) {
         if bound.record_count == 0 {
-            self.tell(LinkAnswer::Bound(ListedBinding::new(*bound, Vec::new())));
+            self.tell_bound(*bound, Vec::new(), goes_on);
         } else {
             self.listed = Some((*bound, Vec::new()));
         }
@@ -341,7 +332,7 @@ impl GatewayView for LinkedPort {
         if listed.len() >= bound.record_count as usize
             && let Some((bound, listed)) = self.listed.take()
         {
-            self.tell(LinkAnswer::Bound(ListedBinding::new(bound, listed)));
+            self.tell_bound(bound, listed, false);
         }
     }
 
@@ -381,18 +372,6 @@ impl GatewayView for LinkedPort {
     }
 }
 
-/// Returns a record whose head the gateway can read: an event, or one of a later version, with
-/// values or a template that this version does not know.
-fn checked(record: &[u8]) -> Result<EventRecord<'_>, DecodeError> {
-    let is_later = |error| {
-        matches!(error, DecodeError::UnknownTemplate(_) | DecodeError::FieldOutOfRange { .. })
-    };
-    match Event::decode(record) {
-        Err(error) if !is_later(error) || parse_message(record)?.block().len() < 8 => Err(error),
-        _ => Ok(EventRecord::new(record)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use weir_gateway::linked::{LinkPort, gateway_to_link};
@@ -400,9 +379,9 @@ mod tests {
     use weir_partition::handoff::{PartitionPort, gateway_to_partition};
     use weir_partition::placeholder::is_placeholder;
     use weir_runtime::Wake;
-    use weir_types::{ClOrdId, Nanos, PhaseReached, RequestNo};
-    use weir_wire::PlainEvent;
+    use weir_types::{ClOrdId, EventNo, Nanos, PhaseReached, RequestNo};
     use weir_wire::event::RequestDone;
+    use weir_wire::{Event, PlainEvent};
 
     use super::*;
 
@@ -482,18 +461,9 @@ mod tests {
         let mut reader = begun_anew(&mut ends.link);
         port.record(7, &event(1), true);
         port.record(8, &event(2), false);
-        assert_eq!(port.check_records(), Ok(()));
-        port.record(9, b"no event", true);
-        assert!(port.check_records().is_err(), "the link is closed");
-        // Its head is that of an event, and its block has no addressee.
-        let mut short = event(3);
-        short.truncate(16);
-        short[..2].copy_from_slice(&8_u16.to_le_bytes());
-        port.record(10, &short, true);
-        assert!(port.check_records().is_err());
         port.publish();
         let mut record = Vec::new();
-        for (number, want) in [(7, false), (8, true), (9, true), (10, true)] {
+        for (number, want) in [(7, false), (8, true)] {
             assert_eq!(reader.next(&mut record), ReadEvent::Record(number));
             assert_eq!(is_placeholder(&record), want, "record {number}");
         }
@@ -537,21 +507,24 @@ mod tests {
         }
     }
 
-    /// After a break right behind its logon, such a session lacked the events of the break, and the
-    /// gateway stopped at the gap.
+    /// The gateway dropped its first events as listed ones, and stopped at the gap behind them.
     #[test]
-    fn a_session_that_wanted_new_events_alone_is_bound_anew_from_the_first_one() {
-        let (mut port, _ends) = linked_port();
-        let none = SessionPoint { next_event_no: EventNo::NONE, epoch: Epoch::NONE };
+    fn a_session_whose_events_cannot_go_on_after_a_break_ends() {
+        let (mut port, mut ends) = linked_port();
         let id = SessionId(3);
-        port.note_point(id, none);
-        port.bound(&bound(7, Switch::On, Reason::None));
-        port.bound(&bound(8, Switch::Off, Reason::TakenOver));
-        assert_eq!(port.resume_point(id), none);
-        port.bound(&bound(9, Switch::Off, Reason::None));
-        let first = SessionPoint { next_event_no: EventNo(9), epoch: Epoch(2) };
-        assert_eq!(port.resume_point(id), first);
-        port.bound(&bound(12, Switch::Off, Reason::None));
-        assert_eq!(port.resume_point(id), first);
+        port.note_point(id, SessionPoint::NONE);
+        for (is_check, reason) in [(Switch::On, Reason::None), (Switch::Off, Reason::TakenOver)] {
+            port.bound(&bound(8, is_check, reason), false);
+        }
+        port.bound(&bound(9, Switch::Off, Reason::None), false);
+        port.bound(&bound(9, Switch::Off, Reason::None), true);
+        assert_eq!(answer_count(&mut ends.link), 4, "the link goes on");
+        port.bound(&bound(9, Switch::Off, Reason::None), false);
+        let told = ends.link.next_answer();
+        assert!(matches!(told, Some(LinkAnswer::Ended(of, Reason::PartitionAway)) if of == id));
+        // A later logon has its own point.
+        port.note_point(id, SessionPoint::NONE);
+        port.bound(&bound(9, Switch::Off, Reason::None), false);
+        assert!(matches!(ends.link.next_answer(), Some(LinkAnswer::Bound(_))));
     }
 }

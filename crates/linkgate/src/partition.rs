@@ -7,12 +7,12 @@
 //!
 //! INVARIANT: a record is noted by the index and the end at once, before any gateway gets it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use weir_link::codec::{RECORD_NUMBERS_MAX, put_with_group};
 use weir_link::grants::Grant;
 use weir_link::message::{SessionFirm, SessionFirms};
-use weir_link::partition_end::{OldRecordRead, RequestName, SessionPosition};
+use weir_link::partition_end::{OldRecordRead, RequestName, RingLoad, SessionPosition};
 use weir_link::{PartitionEnd, PartitionTerms, PartitionView};
 use weir_partition::checkpoint::Checkpoint;
 use weir_partition::event_index::{EventIndex, Retained};
@@ -21,7 +21,8 @@ use weir_partition::handoff::{Feedback, PartitionPort, Submission};
 use weir_partition::holds::Hold;
 use weir_partition::lineage::{ReaderPosition, Verdict};
 use weir_types::{
-    Epoch, EventNo, FirmId, InstrumentId, PartitionId, Position, RequestNo, SessionId, Survival,
+    Epoch, EventNo, FirmId, InstrumentId, PartitionId, Position, Reason, RequestNo, SessionId,
+    Survival,
 };
 use weir_wire::frame::put_frame;
 use weir_wire::reference::DefineInstrument;
@@ -85,8 +86,8 @@ pub struct PartitionSide {
     index: EventIndex,
     events: EventReader,
     instruments: BTreeMap<InstrumentId, DefineInstrument>,
-    /// The sessions of traders.
-    traders: BTreeSet<SessionId>,
+    /// The sessions whose definition the listener has read: true for a trader's.
+    roles: BTreeMap<SessionId, bool>,
     key: SealKey,
     /// The first record that is there: an earlier run may have removed those before it.
     retained_from: u64,
@@ -126,7 +127,7 @@ impl LinkedPartition {
             index,
             events,
             instruments: instruments.into_iter().map(|one| (one.instrument_id, one)).collect(),
-            traders: BTreeSet::new(),
+            roles: BTreeMap::new(),
             key: parts.key,
             retained_from,
         };
@@ -200,6 +201,17 @@ impl LinkedPartition {
         count
     }
 
+    /// Notes the fill level of the ring for the pulses.
+    pub fn note_load(&mut self) {
+        let ring = &self.ring.submissions;
+        let capacity = ring.buffer().capacity();
+        let waiting = capacity - ring.slots();
+        self.end.note_ring(RingLoad {
+            waiting: u32::try_from(waiting).unwrap_or(u32::MAX),
+            permille: (waiting * 1_000 / capacity) as u16,
+        });
+    }
+
     /// Keeps the records from the least one on that a gateway lacks, and drops those that the log
     /// has removed from the index.
     pub fn keep_for(&mut self, gateways: impl Iterator<Item = SessionId>) {
@@ -230,19 +242,20 @@ impl PartitionSide {
         }
     }
 
-    /// Returns true if the partition has defined a session.
+    /// Returns the reason for which no gateway gets a session: it is not defined, or no trader's.
+    /// Others log on at the node itself, which could not see them at a gateway.
     #[must_use]
-    pub fn knows(&self, id: SessionId) -> bool {
-        self.index.sessions.contains_key(&id)
+    pub fn refused_to_gateways(&self, id: SessionId) -> Option<Reason> {
+        match self.roles.get(&id).filter(|_| self.index.sessions.contains_key(&id)) {
+            None => Some(Reason::UnknownSession),
+            Some(false) => Some(Reason::NotServedHere),
+            Some(true) => None,
+        }
     }
 
-    /// Notes that a session is a trader's, or is none any more.
-    pub fn note_trader(&mut self, id: SessionId, is_trader: bool) {
-        if is_trader {
-            self.traders.insert(id);
-        } else {
-            self.traders.remove(&id);
-        }
+    /// Notes if a session is a trader's.
+    pub fn note_role(&mut self, id: SessionId, is_trader: bool) {
+        self.roles.insert(id, is_trader);
     }
 }
 
@@ -286,6 +299,8 @@ impl PartitionView for PartitionSide {
     }
 
     fn session(&self, id: SessionId, wanted: EventNo, epoch: Epoch) -> Option<SessionPosition> {
+        // Without its role its choice could not be told from none.
+        self.roles.get(&id)?;
         let stream = &self.index.sessions.get(&id)?.stream;
         let last_request_no = stream.last_request_no();
         Some(match stream.check_resume(wanted, epoch, &self.index.lineage) {
@@ -342,6 +357,6 @@ impl PartitionView for PartitionSide {
     }
 
     fn is_trader(&self, id: SessionId) -> bool {
-        !self.partition_id.is_none() && self.traders.contains(&id)
+        !self.partition_id.is_none() && self.roles.get(&id) == Some(&true)
     }
 }

@@ -28,20 +28,26 @@ impl SealKey {
     /// When it can be neither read nor kept.
     pub fn of_node(dir: &Path) -> anyhow::Result<SealKey> {
         let path = dir.join(KEY_FILE);
-        let mut bytes = [0; 32];
         match read_secret(&path) {
             Ok(found) => {
-                bytes = *found
-                    .first_chunk()
-                    .with_context(|| format!("{} holds no key", path.display()))?;
+                let bytes = found.first_chunk();
+                let bytes = bytes.with_context(|| format!("{} holds no key", path.display()))?;
+                Ok(SealKey(*bytes))
             }
-            Err(error) if error.is_not_found() => {
-                OsRng.fill(&mut bytes);
-                weir_io::durable::write_file(&path, &bytes, 0o600)
-                    .with_context(|| format!("cannot keep the key in {}", path.display()))?;
-            }
-            Err(error) => return Err(error).context("the key of grants"),
+            Err(error) if error.is_not_found() => SealKey::drawn(dir),
+            Err(error) => Err(error).context("the key of grants"),
         }
+    }
+
+    /// Draws another key for a node. All grants end with the one before.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub fn drawn(dir: &Path) -> anyhow::Result<SealKey> {
+        let (path, mut bytes) = (dir.join(KEY_FILE), [0; 32]);
+        OsRng.fill(&mut bytes);
+        weir_io::durable::write_file(&path, &bytes, 0o600)
+            .with_context(|| format!("cannot keep the key in {}", path.display()))?;
         Ok(SealKey(bytes))
     }
 

@@ -39,6 +39,8 @@ const FIRST: usize = 1;
 const ASKS_MAX: usize = 64;
 /// The grants in one frame.
 const GRANTS_MAX: usize = 1_024;
+/// The time between two lines of the log about a link that stays away, in nanoseconds.
+const TELL_AWAY_INTERVAL: u64 = 30_000_000_000;
 /// The time until a full ring is looked at again, in nanoseconds.
 const RETRY_INTERVAL: u64 = 500_000;
 /// The longest time between two cycles, in nanoseconds.
@@ -57,6 +59,10 @@ pub struct Uplink {
     is_told: bool,
     /// True while input waits for the gateway to read.
     is_full: bool,
+    /// The time at which the log was told that the link is away; `None` while it is not.
+    away_told_at: Option<Nanos>,
+    /// The load that the gateway knows, in thousandths.
+    load: u16,
     /// Requests for old records: those that are sent, by number, and those that wait.
     asked: BTreeMap<u64, OldRecordsAsk>,
     unasked: VecDeque<OldRecordsAsk>,
@@ -87,6 +93,8 @@ impl Uplink {
             partition_id,
             is_told: false,
             is_full: false,
+            away_told_at: None,
+            load: 0,
             asked: BTreeMap::new(),
             unasked: VecDeque::new(),
         }
@@ -137,7 +145,6 @@ impl Uplink {
         }
         let is_batch = raw.template_id == EventBatch::TEMPLATE_ID;
         self.end.take(arrived, &mut self.port)?;
-        self.port.check_records()?;
         if is_batch {
             self.port.batch_taken(self.end.next_record(), arrived.len as u64);
         }
@@ -177,6 +184,7 @@ impl Uplink {
     /// The link is open: control is told the grants, and open requests are made again.
     fn is_opened(&mut self) {
         tracing::info!(partition = self.partition_id.0, "a link is open");
+        self.away_told_at = None;
         if self.partition_id.is_none() {
             let grants = self.end.grants();
             for part in grants.chunks(GRANTS_MAX) {
@@ -194,8 +202,16 @@ impl Uplink {
     /// The connection is lost, or given up.
     fn end(&mut self, why: &ConnectionEnd, now: Nanos) {
         let address = self.connection.partition().address;
+        let is_long_ago = |at| now.since(at).0 >= TELL_AWAY_INTERVAL;
         let partition = self.partition_id.0;
-        tracing::warn!(partition, %address, %why, "a link is away");
+        if matches!(why, ConnectionEnd::Fault(LinkFault::Closed(Reason::TakenOver))) {
+            let session = self.session_id.0;
+            tracing::error!(partition, session, "another process runs as this gateway's session");
+            self.connection.is_taken_over(now);
+        } else if self.is_told || self.away_told_at.is_none_or(is_long_ago) {
+            self.away_told_at = Some(now);
+            tracing::warn!(partition, %address, %why, "a link is away");
+        }
         self.connection.end(now);
         self.end.disconnected();
         self.is_full = false;
@@ -243,11 +259,11 @@ impl Uplink {
             }
             self.port.ask_taken();
             count += 1;
-            self.take_ask(ask, now);
+            self.take_ask(ask);
         }
     }
 
-    fn take_ask(&mut self, ask: LinkAsk, _now: Nanos) {
+    fn take_ask(&mut self, ask: LinkAsk) {
         let session_id = self.session_id;
         match ask {
             LinkAsk::Check(id, point) => {
@@ -327,6 +343,13 @@ impl Uplink {
         }
         self.end.flush(now);
         self.end.tick(now)?;
+        if self.end.has_lapsed(now) {
+            self.port.tell(LinkAnswer::Lapsed);
+        }
+        let load = self.end.load().permille;
+        if std::mem::replace(&mut self.load, load) != load {
+            self.port.tell(LinkAnswer::Load(load));
+        }
         if self.connection.phase == Phase::Up {
             let output = self.end.take_output();
             done += usize::from(!output.is_empty());

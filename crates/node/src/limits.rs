@@ -72,6 +72,7 @@ impl ProcessLimits {
 pub fn descriptors_of(config: &Config) -> u64 {
     let ingest = config.ingest.as_ref().map_or(0, |section| section.connections_max);
     let subscriptions = config.subscriptions.as_ref().map_or(0, |section| section.connections_max);
+    let links = config.link.as_ref().map_or(0, |section| section.connections_max);
     let market = config.market_gateway.as_ref();
     let market = market.map_or(0, |section| section.connections_max * section.flush_threads);
     let publishers = config.publishers().into_iter();
@@ -83,6 +84,7 @@ pub fn descriptors_of(config: &Config) -> u64 {
         (ingest > 0, ingest),
         (subscriptions > 0, subscriptions),
         (market > 0, market),
+        (links > 0, links),
     ];
     let handshakes_max = config.tls.as_ref().map_or(0, |section| section.handshakes_max);
     let of_doors = doors.iter().filter(|(is_open, _)| *is_open);

@@ -679,7 +679,7 @@ mod tests {
         assert!(parse_cancel_scope("session").is_err(), "an operator's session has no orders");
         assert_eq!(
             parse_role("king"),
-            Err("want trader, supervisor, operator, drop-copy, source".to_owned())
+            Err("want trader, supervisor, operator, drop-copy, source, gateway".to_owned())
         );
     }
 

@@ -89,6 +89,26 @@ byte_fields! {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Label(pub [u8; 32]);
 
+impl PartitionState {
+    /// Returns the state of a session in a partition that its gateway cannot reach.
+    #[must_use]
+    pub const fn away(partition_id: PartitionId) -> PartitionState {
+        PartitionState {
+            last_request_no: RequestNo::NONE,
+            next_event_no: EventNo::NONE,
+            oldest_event_no: EventNo::NONE,
+            epoch: Epoch::NONE,
+            partition_id,
+        }
+    }
+
+    /// Returns true if the gateway cannot reach the partition.
+    #[must_use]
+    pub const fn is_away(&self) -> bool {
+        self.epoch.0 == Epoch::NONE.0
+    }
+}
+
 impl Label {
     /// Truncates `text` to 32 bytes; bytes beyond ASCII become `?`.
     #[must_use]
@@ -186,7 +206,8 @@ messages! {
         next_event_no: EventNo,
         /// The oldest event that can still be requested.
         oldest_event_no: EventNo,
-        /// The partition's epoch.
+        /// The partition's epoch; zero while a gateway cannot reach the partition, and then all
+        /// numbers are.
         epoch: Epoch,
         /// The partition.
         partition_id: PartitionId,
@@ -228,7 +249,7 @@ messages! {
         session_id: SessionId,
         /// The partition of the mark.
         partition_id: PartitionId,
-        /// The node's load, in thousandths of its capacity.
+        /// The partition's load, in thousandths of its capacity.
         load_permille: u16,
     }
 

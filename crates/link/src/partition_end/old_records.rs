@@ -10,8 +10,8 @@ use weir_wire::group::Group;
 use super::pump::is_definition;
 use super::{GatewayLink, OUTPUT_LEN_MAX, OldRecordRead, PartitionEnd, PartitionView};
 use crate::codec::{BatchEntries, LinkFault};
-use crate::kept::addressed;
 use crate::message::{AskRecords, OldRecord, OldRecords, RecordNo};
+use crate::records::addressed;
 
 /// The requests that a gateway may have open.
 pub const ASKS_MAX: usize = 64;
@@ -82,27 +82,30 @@ struct Page {
 }
 
 impl PartitionEnd {
-    /// Answers a gateway's requests whose records can be read now, as far as there is room.
-    pub(super) fn answer_asks(&mut self, gateway: SessionId, view: &mut impl PartitionView) {
+    /// Answers a gateway's oldest request whose records can be read now, if there is room; true if
+    /// it did. One at a time: reads of files would keep the other links from being served.
+    pub(super) fn answer_ask(&mut self, gateway: SessionId, view: &mut impl PartitionView) -> bool {
         let (epoch, partition_id) = (view.epoch(), self.terms.partition_id);
         for _ in 0..ASKS_MAX {
-            let Some(link) = self.links.get_mut(&gateway) else { return };
+            let Some(link) = self.links.get_mut(&gateway) else { return false };
             if link.output.len() >= OUTPUT_LEN_MAX {
-                return;
+                return false;
             }
-            let Some(ask) = link.asks.pop_front() else { return };
+            let Some(ask) = link.asks.pop_front() else { return false };
             let page = self.page_of(gateway, &ask.wanted, view);
-            let Some(link) = self.links.get_mut(&gateway) else { return };
+            let Some(link) = self.links.get_mut(&gateway) else { return false };
             match page {
                 Some(page) => {
                     let number = ask.number;
                     let head = OldRecords { number, session_id: gateway, epoch, partition_id };
                     link.put_page(&head, page);
+                    return true;
                 }
                 // Others may have their records.
                 None => link.asks.push_back(ask),
             }
         }
+        false
     }
 
     /// Returns the records of a page; `None` while the first one cannot be read.

@@ -7,9 +7,9 @@ use weir_wire::frame::{parse_message, put_frame};
 
 use super::{GatewayLink, OUTPUT_LEN_MAX, OldRecordRead, PartitionEnd, PartitionView, Phase};
 use crate::codec::{BatchEntries, EVENTS_MAX, SKIPPED_MAX};
-use crate::kept::addressed;
 use crate::message::{EpochEnded, EventBatch, LinkedEvent};
 use crate::plant::{self, Plant};
+use crate::records::addressed;
 
 /// The records of a gateway's link at which one call looks: others have their turn between.
 const PUMP_RECORDS_MAX: u64 = 4_096;
@@ -25,10 +25,10 @@ struct Skipped {
 
 impl PartitionEnd {
     /// Sends a gateway some of the records that exist, as far as it has credit and room; returns
-    /// their number, skipped ones included. There may be more if it is not zero.
+    /// their number, skipped ones and an answered request included. There may be more if it is not
+    /// zero.
     pub fn pump(&mut self, gateway: SessionId, view: &mut impl PartitionView, now: Nanos) -> u64 {
-        let mut count = 0;
-        self.answer_asks(gateway, view);
+        let mut count = u64::from(self.answer_ask(gateway, view));
         while count < PUMP_RECORDS_MAX
             && let Some(sent) = self.pump_batch(gateway, view, now)
         {

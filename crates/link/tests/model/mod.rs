@@ -5,28 +5,29 @@
 //! Gateways and the partition are killed; a partition may lose the end of its log, which ends its
 //! epoch. Each step checks the rules of `docs/protocols/link.md`.
 
+mod node;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_link::codec::next_message;
 use weir_link::gateway_end::{HandOver, SessionPoint, WantedBinding};
-use weir_link::grants::{Claim, Claimant, Grant, Grants};
+use weir_link::grants::{Claim, Claimant, Grants};
 use weir_link::kept::LinkCommand;
 use weir_link::message::{
     ClaimSession, CommandRefused, EpochEnded, LogId, Seal, SessionBound, SessionUnbound, StageSpans,
 };
-use weir_link::partition_end::{RequestName, SessionPosition};
+use weir_link::partition_end::RequestName;
 use weir_link::{
-    GatewayEnd, GatewayTerms, GatewayView, LinkFault, PartitionEnd, PartitionTerms, PartitionView,
-    ToGateway,
+    GatewayEnd, GatewayTerms, GatewayView, LinkFault, PartitionEnd, PartitionTerms, ToGateway,
 };
 use weir_types::{
-    ClOrdId, Epoch, EventNo, Nanos, PartitionId, PhaseReached, Position, Reason, RequestNo,
-    SessionId, Switch,
+    ClOrdId, Epoch, EventNo, Nanos, PartitionId, Reason, RequestNo, SessionId, Switch,
 };
-use weir_wire::event::RequestDone;
 use weir_wire::frame::RawMessage;
 use weir_wire::order_entry::CancelOrder;
-use weir_wire::{Command, Event, PlainEvent, Request};
+use weir_wire::{Command, Request};
+
+use node::Node;
 
 pub const PARTITION: PartitionId = PartitionId(1);
 const MS: u64 = 1_000_000;
@@ -75,192 +76,6 @@ fn request(session: SessionId, request_no: u64) -> Request {
 /// True for sessions that chose cancel-on-disconnect.
 fn chose(session: SessionId) -> bool {
     session.0 % 2 == 1
-}
-
-/// The engine's state of a session.
-#[derive(Default, Clone)]
-struct EngineSession {
-    last: u64,
-    events: u64,
-    /// Requests that were executed; each makes a live order.
-    executed: BTreeSet<u64>,
-    live: u64,
-}
-
-/// A partition's log, and all that follows from it.
-pub struct Node {
-    log: Vec<Command>,
-    events: Vec<Vec<u8>>,
-    sessions: BTreeMap<SessionId, EngineSession>,
-    choices: BTreeSet<SessionId>,
-    /// Each ended epoch with the number of events that survived it.
-    ended: Vec<u64>,
-    /// Commands that are not in the log yet.
-    ring: VecDeque<Command>,
-    started_at: Nanos,
-}
-
-impl Node {
-    fn epoch(&self) -> u32 {
-        self.ended.len() as u32 + 1
-    }
-
-    /// Returns the number of events that are left of an epoch.
-    fn survives(&self, epoch: u32) -> Option<u64> {
-        let ended = self.ended.get((epoch as usize).checked_sub(1)?..)?;
-        Some(ended.iter().copied().min().unwrap_or(u64::MAX))
-    }
-
-    fn done(&mut self, session: SessionId, request_no: u64, is_again: bool) {
-        let state = self.sessions.entry(session).or_default();
-        state.events += 1;
-        let done = RequestDone {
-            position: Position(self.log.len() as u64),
-            event_no: EventNo(state.events),
-            request_no: RequestNo(request_no),
-            transact_time: Nanos(0),
-            cl_ord_id: ClOrdId::NONE,
-            affected_count: u64::from(is_again),
-            session_id: session,
-            partition_id: PARTITION,
-            ref_template_id: 0,
-            phase_reached: PhaseReached::None,
-            changed_count: 0,
-            skipped_count: 0,
-        };
-        let mut record = Vec::new();
-        Event::Plain(PlainEvent::RequestDone(done)).encode(&mut record);
-        self.events.push(record);
-    }
-
-    /// Executes a command; true for a request that was executed before.
-    fn apply(&mut self, command: &Command) -> bool {
-        self.log.push(*command);
-        match command {
-            Command::Request(request) => {
-                let (id, number) = (request.session_id(), request.request_no().0);
-                let state = self.sessions.entry(id).or_default();
-                let (is_again, was_executed) =
-                    (number <= state.last, state.executed.contains(&number));
-                if !is_again {
-                    assert!(
-                        !chose(id) || self.choices.contains(&id),
-                        "3: a request before its choice"
-                    );
-                    state.last = number;
-                    state.executed.insert(number);
-                    state.live += 1;
-                }
-                self.done(id, number, is_again);
-                return was_executed;
-            }
-            Command::SessionChoice(choice) => match choice.cancel_on_disconnect {
-                Switch::On => drop(self.choices.insert(choice.session_id)),
-                Switch::Off => drop(self.choices.remove(&choice.session_id)),
-            },
-            Command::SessionLost(lost) => {
-                self.choices.remove(&lost.session_id);
-                for _ in
-                    0..std::mem::take(&mut self.sessions.entry(lost.session_id).or_default().live)
-                {
-                    self.done(lost.session_id, 0, false);
-                }
-            }
-            Command::Import(..) | Command::Tick | Command::SetLimits(_) => {
-                panic!("6: no gateway may send it")
-            }
-        }
-        false
-    }
-
-    /// Starts anew from the first commands of the log.
-    fn restart(&mut self, count: usize, now: Nanos) {
-        let log = std::mem::take(&mut self.log);
-        let before = self.events.len();
-        (self.events, self.sessions, self.choices) = Default::default();
-        self.ring.clear();
-        log[..count].iter().for_each(|command| {
-            let _ = self.apply(command);
-        });
-        if self.events.len() < before || count < log.len() {
-            self.ended.push(self.events.len() as u64);
-        }
-        self.started_at = now;
-    }
-
-    fn event_of(record: &[u8]) -> RequestDone {
-        match Event::decode(record) {
-            Ok(Event::Plain(PlainEvent::RequestDone(done))) => done,
-            other => panic!("the model makes no other events: {other:?}"),
-        }
-    }
-
-    fn records_of(&self, id: SessionId) -> Vec<u64> {
-        let numbered = (1..).zip(&self.events);
-        numbered.filter(|(_, r)| Node::event_of(r).session_id == id).map(|(n, _)| n).collect()
-    }
-}
-
-impl PartitionView for Node {
-    fn end_record(&self) -> u64 {
-        self.events.len() as u64 + 1
-    }
-
-    fn epoch(&self) -> Epoch {
-        Epoch(self.epoch())
-    }
-
-    fn epoch_end(&self, epoch: Epoch, record: u64) -> Option<(Position, Epoch)> {
-        // A later loss may reach behind the end.
-        let end = *self.ended.get((epoch.0 as usize).checked_sub(1)?..)?.iter().min()?;
-        (record > end).then_some((Position(0), Epoch(epoch.0 + 1)))
-    }
-
-    fn continues(&self, next_record: u64, epoch: Epoch) -> bool {
-        self.survives(epoch.0).is_some_and(|end| next_record - 1 <= end)
-            && next_record <= self.end_record()
-    }
-
-    fn record(&mut self, number: u64, into: &mut Vec<u8>) -> bool {
-        let Some(record) = self.events.get(number as usize - 1) else { return false };
-        into.clone_from(record);
-        true
-    }
-
-    fn session(&self, id: SessionId, wanted: EventNo, epoch: Epoch) -> Option<SessionPosition> {
-        let state = self.sessions.get(&id).cloned().unwrap_or_default();
-        let records = self.records_of(id);
-        let survives = self.survives(epoch.0).unwrap_or(0);
-        let left = records.iter().filter(|record| **record <= survives).count() as u64;
-        let is_other = wanted.0 > 1 && wanted.0 - 1 > left;
-        Some(SessionPosition {
-            last_request_no: RequestNo(state.last),
-            next_event_no: EventNo(state.events + 1),
-            oldest_event_no: EventNo(1),
-            refusal: is_other.then_some(Reason::ResumeOtherHistory),
-        })
-    }
-
-    fn record_of(&self, id: SessionId, wanted: EventNo) -> u64 {
-        let index = (wanted.0 as usize).checked_sub(1);
-        let record = index.and_then(|index| self.records_of(id).get(index).copied());
-        record.unwrap_or(self.end_record())
-    }
-
-    fn past_records(&self, id: SessionId, wanted: EventNo, before: u64) -> Vec<u64> {
-        let records = self.records_of(id);
-        let from = records.get(wanted.0.max(1) as usize - 1..).unwrap_or_default();
-        from.iter().copied().filter(|record| *record < before).collect()
-    }
-
-    fn is_granted(&self, grant: &Grant) -> bool {
-        let by = Claimant { gateway: grant.gateway, incarnation: grant.incarnation };
-        grant.seal == seal(grant.session_id, by, grant.generation)
-    }
-
-    fn is_trader(&self, _id: SessionId) -> bool {
-        true
-    }
 }
 
 /// A session at a gateway.
@@ -323,7 +138,7 @@ impl GatewayView for Desk {
 
     fn stages(&mut self, _: &StageSpans) {}
 
-    fn bound(&mut self, bound: &SessionBound) {
+    fn bound(&mut self, bound: &SessionBound, _: bool) {
         let id = bound.bound_session_id;
         if bound.reason != Reason::None {
             self.ended.push((id, bound.reason));
@@ -371,6 +186,12 @@ struct Gateway {
     wire: Option<Wire>,
     /// The time at which the partition heard its last bytes.
     heard_at: Nanos,
+    /// The time before which no connection is made.
+    rests_until: Nanos,
+    /// The time since which there is no connection, and the end of the last absence that was longer
+    /// than the lease: commands from before it are void.
+    cut_at: Option<Nanos>,
+    void_before: Nanos,
 }
 
 #[derive(Default)]
@@ -384,6 +205,8 @@ struct Client {
     unanswered: BTreeMap<u64, u64>,
     answered: BTreeSet<u64>,
     sent: BTreeMap<u64, u64>,
+    /// The gateway and the time of the last hand-over of each request.
+    handed: BTreeMap<u64, (usize, Nanos)>,
     /// The time until which a session that moves must not be lost.
     moves_until: Nanos,
 }
@@ -397,6 +220,7 @@ pub struct Tally {
     pub losses: u64,
     pub moves: u64,
     pub continued: u64,
+    pub lapses: u64,
     pub epochs: u64,
 }
 
@@ -439,7 +263,17 @@ fn gateway(index: u32, incarnation: u64) -> Gateway {
     let terms =
         GatewayTerms { session_id: id, partition_id: PARTITION, incarnation, window_bytes: 256 };
     let (end, desk, heard_at) = (GatewayEnd::new(terms), Desk::default(), Nanos(0));
-    Gateway { id, incarnation, end, desk, wire: None, heard_at }
+    Gateway {
+        id,
+        incarnation,
+        end,
+        desk,
+        wire: None,
+        heard_at,
+        rests_until: Nanos(0),
+        cut_at: None,
+        void_before: Nanos(0),
+    }
 }
 
 impl World {
@@ -582,7 +416,10 @@ impl World {
             eprintln!("  session {id} request {number} at {at}: {taken:?}");
         }
         match taken {
-            HandOver::Taken => *client.sent.entry(number).or_default() += 1,
+            HandOver::Taken => {
+                *client.sent.entry(number).or_default() += 1;
+                client.handed.insert(number, (at, self.now));
+            }
             HandOver::UnderWay | HandOver::NoRoom | HandOver::NotBound => {}
         }
     }
@@ -612,8 +449,8 @@ impl World {
         };
         let (next, epoch) = (client.next_event, client.epoch);
         self.tally.moves += u64::from(is_elsewhere);
-        if let Some(before) = client.at {
-            // Control tells the gateway before.
+        // Control tells the gateway before, if it can. Else that one goes on with the session.
+        if let Some(before) = client.at.filter(|before| gateways[*before].wire.is_some()) {
             self.leave(before, id, Switch::Off);
         }
         let heard = is_elsewhere.then(|| self.heard_of(id)).flatten();
@@ -658,6 +495,9 @@ impl World {
         let at = self.random.below(u64::from(GATEWAYS)) as usize;
         self.disconnect(at);
         self.tally.cuts += 1;
+        if self.random.one_in(4) {
+            self.gateways[at].rests_until = Nanos(self.now.0 + self.random.below(3 * LEASE.0));
+        }
     }
 
     fn disconnect(&mut self, at: usize) {
@@ -665,6 +505,7 @@ impl World {
         let gateway = &mut self.gateways[at];
         if gateway.wire.take().is_some() {
             gateway.end.disconnected();
+            gateway.cut_at.get_or_insert(self.now);
             self.end.disconnected(gateway.id);
         }
     }
@@ -715,11 +556,20 @@ impl World {
 
     fn serve_gateways(&mut self, has_faults: bool) {
         for at in 0..self.gateways.len() {
-            if self.gateways[at].wire.is_none() && self.random.one_in(4) {
-                self.gateways[at].wire = Some(Wire::default());
-                self.gateways[at].end.connected(self.now);
+            let is_rested = !has_faults || self.now >= self.gateways[at].rests_until;
+            if self.gateways[at].wire.is_none() && is_rested && self.random.one_in(4) {
+                let gateway = &mut self.gateways[at];
+                gateway.wire = Some(Wire::default());
+                gateway.end.connected(self.now);
+                let was_long = |cut: Nanos| self.now.since(cut).0 > LEASE.0 + LEASE.0 / 2;
+                if let Some(cut) = gateway.cut_at.take().filter(|cut| was_long(*cut)) {
+                    gateway.void_before = cut;
+                }
             }
             let now = self.now;
+            if self.gateways[at].end.has_lapsed(now) {
+                self.lapse(at);
+            }
             let gateway = &mut self.gateways[at];
             gateway.end.flush(now);
             // Some are slow for a while.
@@ -734,6 +584,13 @@ impl World {
                 wire.there.extend(output);
             }
         }
+    }
+
+    /// A gateway gives its sessions up: the partition takes them as lost.
+    fn lapse(&mut self, at: usize) {
+        self.tally.lapses += 1;
+        let ids: Vec<_> = self.gateways[at].desk.sessions.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.is_ended(at, id, Reason::PartitionAway));
     }
 
     /// Delivers a part of the bytes under way.
@@ -870,6 +727,11 @@ impl World {
                     _ => false,
                 });
                 assert!(!is_under_way, "1: a request under way is handed on again");
+                let handed =
+                    self.clients[&request.session_id()].handed.get(&request.request_no().0);
+                let is_void =
+                    handed.is_some_and(|(at, then)| *then < self.gateways[*at].void_before);
+                assert!(!is_void, "9: a request is handed on behind the lapse of its lease");
             }
             Command::SessionLost(lost) => {
                 let client = &self.clients[&lost.session_id];

@@ -123,11 +123,9 @@ impl Assembly<'_> {
             let (link, ends) = gateway_to_link(self.wakes.gateway.clone());
             let linked = LinkedPort::new(id, source, ends);
             ports.push(PortParts { ring, events: linked.reader(), link: Some(link) });
-            uplinks.push(Uplink::new(
-                Connection::new(at, process.session_id, key)?,
-                linked,
-                process,
-            ));
+            let tls = section.tls(&at)?;
+            let connection = Connection::new(at, process.session_id, key, tls);
+            uplinks.push(Uplink::new(connection, linked, process));
         }
         Ok((ports, uplinks))
     }

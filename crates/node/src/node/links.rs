@@ -8,7 +8,7 @@ use weir_door::DoorFigures;
 use weir_io::{OsRng, Rng};
 use weir_link::PartitionTerms;
 use weir_link::message::LogId;
-use weir_linkgate::control::{Control, next_start};
+use weir_linkgate::control::{Control, ControlStart, begin_start};
 use weir_linkgate::door::{LinkDoorParts, link_door};
 use weir_linkgate::partition::{LinkedPartition, LinkedPartitionParts, RecoveredSession};
 use weir_linkgate::seal::SealKey;
@@ -65,8 +65,8 @@ impl Assembly<'_> {
             .with_context(|| format!("cannot listen for gateways on {}", section.listen))?;
         let address = listener.local_addr()?;
         let (door, handshakes) = self.door(listener, "links-tls", &self.wakes.links)?;
-        let key = SealKey::of_node(&self.config.dir)?;
-        let control = Control::new(next_start(&self.config.dir)?, key.clone());
+        let ControlStart { number, key } = begin_start(&self.config.dir)?;
+        let control = Control::new(number, key.clone());
         let incarnation = OsRng.next_u64();
         let mut partitions = Vec::new();
         for (of, ring) in recovered.iter().zip(rings) {

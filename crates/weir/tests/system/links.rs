@@ -33,12 +33,17 @@ use crate::support::{
 };
 
 /// The gateway's session.
-const GATEWAY: Who = Who { session_id: SessionId(101), role: Role::Gateway, ..OPERATOR };
+pub(super) const GATEWAY: Who = Who { session_id: SessionId(101), role: Role::Gateway, ..OPERATOR };
 const CONTROL: PartitionId = PartitionId(0);
 
 /// Returns a node with a listener for gateways, in which Alice, Bob and the gateway are defined.
 fn exchange(link: SocketAddr, lease_ms: u32) -> (Home, Node) {
-    let config = format!("[link]\nlisten = '{link}'\nlease_ms = {lease_ms}\n");
+    exchange_with("", link, lease_ms)
+}
+
+/// As [`exchange`], with further configuration.
+pub(super) fn exchange_with(more: &str, link: SocketAddr, lease_ms: u32) -> (Home, Node) {
+    let config = format!("[link]\nlisten = '{link}'\nlease_ms = {lease_ms}\n{more}");
     let home = Home::with_config("os", &config);
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
@@ -84,7 +89,7 @@ impl GatewayView for Heard {
 
     fn stages(&mut self, _stages: &StageSpans) {}
 
-    fn bound(&mut self, bound: &SessionBound) {
+    fn bound(&mut self, bound: &SessionBound, _goes_on: bool) {
         self.bound.push(*bound);
     }
 
@@ -337,19 +342,25 @@ fn a_node_with_links_takes_operators_and_no_traders_at_its_own_door() {
 }
 
 /// Returns the home of a gateway process with links to a node's partitions.
-fn gateway_of(link: SocketAddr) -> Home {
+pub(super) fn gateway_of(link: SocketAddr) -> Home {
+    gateway_with(GATEWAY, &[(0, link), (1, link)])
+}
+
+/// Returns the home of a gateway process that logs on as this session to these partitions.
+pub(super) fn gateway_with(who: Who, links: &[(u16, SocketAddr)]) -> Home {
     let home = Home::with_config("memory", "");
     let key = home.path("gateway.key");
-    let text: String = GATEWAY.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text: String = who.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     std::fs::write(&key, text).unwrap();
     std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
-    let config = format!(
-        "role = 'gateway'\n[uplink]\nsession = {}\nkey_file = '{}'\nkey_kind = 'api-key'\n\
-         [[uplink.partition]]\nid = 0\naddress = '{link}'\n\
-         [[uplink.partition]]\nid = 1\naddress = '{link}'\n",
-        GATEWAY.session_id,
+    let mut config = format!(
+        "role = 'gateway'\n[uplink]\nsession = {}\nkey_file = '{}'\nkey_kind = 'api-key'\n",
+        who.session_id,
         key.display()
     );
+    for (id, link) in links {
+        config += &format!("[[uplink.partition]]\nid = {id}\naddress = '{link}'\n");
+    }
     std::fs::write(home.path("weir.toml"), config).unwrap();
     home.listening_on(free_address())
 }

@@ -23,6 +23,7 @@ mod emulators;
 mod executions;
 mod fairness;
 mod follower;
+mod gateways;
 mod groups;
 mod halts;
 mod ingest;

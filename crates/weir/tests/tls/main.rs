@@ -11,6 +11,7 @@ mod support;
 
 mod certificates;
 mod doors;
+mod gateways;
 mod handshakes;
 mod hostile;
 mod liveness;
