@@ -194,6 +194,8 @@ struct Progress {
     settles: RequestNo,
     /// The last event before that logon: by then they have come.
     settles_at: EventNo,
+    /// True once the node has named the partition since the logon, and not as away.
+    is_open: bool,
 }
 
 /// A session's state.
@@ -361,6 +363,7 @@ impl Session {
                 unanswered: VecDeque::new(),
                 settles: RequestNo::NONE,
                 settles_at: EventNo::NONE,
+                is_open: false,
             };
             self.partitions.insert(place, progress);
         }
@@ -617,6 +620,11 @@ impl Session {
     }
 
     fn open(&mut self, ack: &LogonAck, states: &[PartitionState], out: &mut Vec<u8>) -> usize {
+        // A further one says that partitions are back, and nothing of the others.
+        let is_further = self.phase == Phase::Open;
+        if !is_further {
+            self.partitions.iter_mut().for_each(|progress| progress.is_open = false);
+        }
         self.phase = Phase::Open;
         self.firm_id = ack.firm_id;
         self.role = ack.role;
@@ -627,7 +635,12 @@ impl Session {
         for state in states {
             if state.is_away() {
                 // Known, so that a request to all partitions goes to it too, and is refused.
-                self.progress(state.partition_id);
+                self.progress(state.partition_id).is_open = false;
+                continue;
+            }
+            let was_open = std::mem::replace(&mut self.progress(state.partition_id).is_open, true);
+            if was_open && is_further {
+                // Requests to it may be under way.
                 continue;
             }
             let next_request_no = state.last_request_no.next();
@@ -646,7 +659,8 @@ impl Session {
             again.extend(lacking.map(|waiting| waiting.request));
         }
         let is_named = |id| states.iter().any(|state| state.partition_id == id && !state.is_away());
-        let others = self.partitions.iter().filter(|one| !is_named(one.partition_id));
+        let others =
+            self.partitions.iter().filter(|one| !is_further && !is_named(one.partition_id));
         again.extend(others.flat_map(|one| &one.unanswered).map(|waiting| waiting.request));
         // Of one partition, also of requests recorded under another: behind a later number an
         // earlier one would be too old.
@@ -771,6 +785,27 @@ mod tests {
         session.open(&ack(), &[state(1, 8, 1), state(2, 45, 4)], &mut Vec::new());
         assert_eq!(points_of(&session), [(1, 8, 1), (2, 42, 4)]);
         assert_eq!(session.epoch(PartitionId(2)), Epoch(4));
+    }
+
+    /// All that was under way at the other partitions was sent again, and a log that refused the
+    /// first copy could take the second.
+    #[test]
+    fn a_further_acknowledgement_concerns_the_partitions_that_were_away_alone() {
+        let mut session = open_session();
+        session.put_logon(Nanos(SECOND), &mut Vec::new());
+        let away = PartitionState::away(PartitionId(1));
+        session.open(&ack(), &[away, state(2, 45, 4)], &mut Vec::new());
+        assert_eq!(points_of(&session), [(2, 45, 4)]);
+        let nothing = weir_types::ClOrdId::from_number(1);
+        let cancel = crate::request::cancel(nothing, nothing, weir_types::InstrumentId(1));
+        let sent = session.submit(PartitionId(2), cancel, Times::default(), &mut Vec::new());
+        assert_eq!(sent, Submit::Sent(RequestNo(1)));
+        let mut out = Vec::new();
+        let under_way = PartitionState { last_request_no: RequestNo(1), ..state(2, 45, 4) };
+        assert_eq!(session.open(&ack(), &[state(1, 8, 1), under_way], &mut out), 0);
+        assert!(out.is_empty(), "nothing is sent again");
+        assert_eq!(points_of(&session), [(1, 8, 1), (2, 45, 4)]);
+        assert_eq!(session.unanswered_count(), 1);
     }
 
     #[test]

@@ -261,6 +261,8 @@ pub struct Gateway {
     lost_sessions: Vec<SessionId>,
     /// Sessions that a partition, back again, did not know yet.
     late_sessions: Vec<LateSession>,
+    /// The number of questions that bind sessions.
+    bind_count: u64,
     /// True in a process without partitions: its ports have links.
     is_linked: bool,
     /// Logons that wait for answers of links.
@@ -341,6 +343,7 @@ impl Gateway {
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
             late_sessions: Vec::new(),
+            bind_count: 0,
             is_linked,
             pending: PendingLogons::default(),
             is_complete: None,

@@ -41,12 +41,24 @@ pub enum LinkAsk {
     Check(SessionId, SessionPoint),
     /// May the gateway bind a session? On to take it over from another gateway.
     Claim(SessionId, Switch),
-    /// Binds a session, from this resume point on.
-    Bind(WantedBinding, SessionPoint),
+    /// Binds a session.
+    Bind(BindAsk),
     /// Ends a session's binding of this generation; On for the session's end.
     Unbind(SessionId, u64, Switch),
     /// Gives the grant of this generation back.
     Release(SessionId, u64),
+}
+
+/// A question that binds a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BindAsk {
+    /// The binding.
+    pub wanted: WantedBinding,
+    /// The resume point from which on it has the session's events.
+    pub point: SessionPoint,
+    /// The number of the question, which its answer repeats: those of before a break of the link
+    /// have the same generation.
+    pub number: u64,
 }
 
 /// A partition's answer to a check or a binding.
@@ -56,13 +68,15 @@ pub struct ListedBinding {
     pub bound: SessionBound,
     /// The records of the wanted events so far.
     pub records: Vec<u64>,
+    /// The number of the question by which the session is bound; zero for a check.
+    pub number: u64,
 }
 
 impl ListedBinding {
     /// Returns an answer with its list.
     #[must_use]
-    pub fn new(bound: SessionBound, records: Vec<u64>) -> Box<ListedBinding> {
-        Box::new(ListedBinding { bound, records })
+    pub fn new(bound: SessionBound, records: Vec<u64>, number: u64) -> Box<ListedBinding> {
+        Box::new(ListedBinding { bound, records, number })
     }
 }
 
@@ -272,11 +286,12 @@ impl Gateway {
         self.is_linked && links.all(|link| link.is_lapsed)
     }
 
-    /// Ends a session that is logged on, at the end of its ports' events so far.
+    /// Ends a session that is logged on, at the end of its ports' events so far. It is lost
+    /// nowhere: it may come back, here or at another gateway.
     pub(super) fn end_soon(&mut self, id: SessionId, reason: Reason) {
         let session = self.sessions.get_mut(id).filter(|session| session.connection.is_some());
         if let Some(session) = session {
-            session.ending = Some(reason);
+            (session.ending, session.leaves) = (Some(reason), true);
             self.lost_sessions.push(id);
         }
     }

@@ -26,7 +26,7 @@ use weir_wire::session::LogonReject;
 
 use super::Gateway;
 use super::connection::Connection;
-use super::linked::{LinkAsk, ListedBinding};
+use super::linked::{BindAsk, LinkAsk, ListedBinding};
 use super::linked_return::ReturnTerms;
 use super::opening::{attach, judge_owner};
 use super::protocol::ResumePoints;
@@ -81,6 +81,8 @@ struct PendingLogon {
     /// The newest generation that control has granted, where that is another one.
     claimed: u64,
     seal: Seal,
+    /// The number of the question that binds it, of each port.
+    bind_nos: Vec<u64>,
     /// True for the ports at which it is bound.
     is_bound: Vec<bool>,
 }
@@ -102,7 +104,7 @@ impl PendingLogon {
             seal: self.seal,
             cancel_on_disconnect: self.asked.cancel_on_disconnect,
         };
-        LinkAsk::Bind(wanted, point)
+        LinkAsk::Bind(BindAsk { wanted, point, number: self.bind_nos[port] })
     }
 }
 
@@ -147,6 +149,7 @@ impl Gateway {
             generation: 0,
             claimed: 0,
             seal: Seal::NONE,
+            bind_nos: vec![0; self.ports.len()],
             is_bound: vec![false; self.ports.len()],
         };
         connection.logs_on = true;
@@ -192,6 +195,8 @@ impl Gateway {
             let is_in_reach = self.is_in_reach(port);
             let Some(pending) = self.pending.0.get_mut(&id) else { return };
             pending.due[port] = if is_in_reach { Due::Answer } else { Due::Nothing };
+            self.bind_count += 1;
+            pending.bind_nos[port] = self.bind_count;
             let question = pending.question(port);
             if is_in_reach {
                 self.ask_link(port, question);
@@ -201,13 +206,13 @@ impl Gateway {
 
     /// Takes a partition's answer to a check, or to a binding.
     pub(super) fn take_bound(&mut self, port: usize, listed: &ListedBinding, now: Nanos) {
-        let ListedBinding { bound, records } = listed;
+        let ListedBinding { bound, records, number } = listed;
         let id = bound.bound_session_id;
         let is_check = bound.is_check == Switch::On;
         let stage = if is_check { LogonStage::Checking } else { LogonStage::Binding };
         let pending = self.pending.0.get_mut(&id);
         let pending = pending.filter(|one| {
-            let is_its = is_check || one.generation == bound.generation;
+            let is_its = is_check || one.bind_nos[port] == *number;
             one.stage == stage && is_its && one.due[port] == Due::Answer
         });
         let Some(pending) = pending else {
@@ -259,6 +264,13 @@ impl Gateway {
         let bound = &listed.bound;
         let (id, generation) = (bound.bound_session_id, bound.generation);
         let session = self.sessions.get(id).filter(|one| one.generation == Some(generation));
+        let pending = self.pending.0.get(&id).filter(|one| one.generation == generation);
+        if session.is_none_or(|session| session.bind_nos[port] != listed.number)
+            && (session.is_some() || pending.is_some())
+        {
+            // The answer to the last question is still to come.
+            return;
+        }
         match (session.map(|session| session.streams[port].is_away), bound.reason) {
             (Some(false), Reason::None) => {}
             (Some(false), reason) => self.end_soon(id, reason),
@@ -337,7 +349,9 @@ impl Gateway {
         let session = self.sessions.entry(id);
         let before = session.generation.replace(pending.generation);
         session.claimed = session.claimed.max(pending.claimed);
-        session.return_terms = Some(ReturnTerms { seal: pending.seal, points: pending.points });
+        session.bind_nos = pending.bind_nos;
+        session.return_terms =
+            Some(ReturnTerms { seal: pending.seal, points: pending.points, unknown_count: 0 });
         for (port, is_bound) in pending.is_bound.iter().copied().enumerate() {
             if is_bound {
                 session.streams[port].is_away = false;
@@ -437,6 +451,8 @@ impl Gateway {
                 let is_due = matches!(pending.due[port], Due::AskAgain(at) if now >= at);
                 if is_due {
                     pending.due[port] = Due::Answer;
+                    self.bind_count += 1;
+                    pending.bind_nos[port] = self.bind_count;
                     let question = pending.question(port);
                     self.ask_link(port, question);
                 }

@@ -9,11 +9,17 @@ use weir_partition::stream::{Listed, Stream};
 use weir_types::{EventNo, Nanos, Reason, SessionId};
 
 use super::Gateway;
-use super::linked::{LinkAsk, ListedBinding};
+use super::linked::{BindAsk, LinkAsk, ListedBinding};
 use super::sessions::Behind;
 
+/// The port of the control partition, whose link keeps the grants of sessions over its lapse.
+const CONTROL: usize = 0;
 /// The pause before a partition is asked again that does not know a session yet.
 const ASK_AGAIN_AFTER: u64 = 10_000_000;
+/// The number of such pauses; later ones are longer.
+const SOON_COUNT: u32 = 100;
+/// The pause after those.
+const ASK_RARELY_AFTER: u64 = 1_000_000_000;
 
 /// The terms of a logon, for bindings at partitions that were away.
 #[derive(Debug)]
@@ -22,6 +28,8 @@ pub(super) struct ReturnTerms {
     pub(super) seal: Seal,
     /// The resume point of each port.
     pub(super) points: Vec<SessionPoint>,
+    /// The number of times that a partition did not know the session.
+    pub(super) unknown_count: u32,
 }
 
 /// A session that a partition, back again, did not know yet.
@@ -42,8 +50,9 @@ impl Gateway {
 
     /// Binds a session at a port that is in reach, if it is logged on without that.
     pub(super) fn bind_returned_one(&mut self, port: usize, id: SessionId) {
-        let session = self.sessions.get(id).filter(|session| session.streams[port].is_away);
-        let Some(session) = session.filter(|_| self.is_in_reach(port)) else { return };
+        let is_in_reach = self.is_in_reach(port);
+        let session = self.sessions.get_mut(id).filter(|session| session.streams[port].is_away);
+        let Some(session) = session.filter(|_| is_in_reach) else { return };
         let (Some(generation), Some(terms)) = (session.generation, &session.return_terms) else {
             return;
         };
@@ -54,7 +63,10 @@ impl Gateway {
             cancel_on_disconnect: session.cancel_on_disconnect,
         };
         let point = terms.points[port];
-        self.ask_link(port, LinkAsk::Bind(wanted, point));
+        self.bind_count += 1;
+        let number = self.bind_count;
+        session.bind_nos[port] = number;
+        self.ask_link(port, LinkAsk::Bind(BindAsk { wanted, point, number }));
     }
 
     /// Takes the answer to such a binding.
@@ -62,16 +74,20 @@ impl Gateway {
     /// | the answer | outcome |
     /// | --- | --- |
     /// | accepted | the session goes on there; a further `LogonAck` says so |
-    /// | `UnknownSession` | asked again soon: the partition is behind control |
+    /// | `UnknownSession` | asked again, for a second soon and then rarely: it is behind control |
     /// | another refusal | the session ends, with the reason |
     pub(super) fn take_return(&mut self, port: usize, listed: &ListedBinding, now: Nanos) {
-        let ListedBinding { bound, records } = listed;
+        let ListedBinding { bound, records, .. } = listed;
         let id = bound.bound_session_id;
         match bound.reason {
             Reason::None => {}
             Reason::UnknownSession => {
-                let ask_at = Nanos(now.0 + ASK_AGAIN_AFTER);
-                self.late_sessions.push(LateSession { id, port, ask_at });
+                let terms = self.sessions.get_mut(id).and_then(|one| one.return_terms.as_mut());
+                let Some(terms) = terms else { return };
+                terms.unknown_count = terms.unknown_count.saturating_add(1);
+                let is_soon = terms.unknown_count <= SOON_COUNT;
+                let pause = if is_soon { ASK_AGAIN_AFTER } else { ASK_RARELY_AFTER };
+                self.late_sessions.push(LateSession { id, port, ask_at: Nanos(now.0 + pause) });
                 return;
             }
             reason => return self.end_soon(id, reason),
@@ -120,7 +136,7 @@ impl Gateway {
             let is_bound = !session.streams[port].is_away;
             if is_cut_off || is_bound && session.has_under_way(port) {
                 self.end_soon(id, Reason::PartitionAway);
-            } else if is_bound {
+            } else if is_bound && port != CONTROL {
                 let next_event_no = session.streams[port].next_to_send();
                 if let Some(terms) = &mut session.return_terms {
                     terms.points[port] = SessionPoint { next_event_no, epoch };

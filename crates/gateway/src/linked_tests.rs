@@ -6,7 +6,7 @@ use weir_link::message::{Seal, SessionBound, SessionClaimed};
 use weir_partition::event_reader::EventReader;
 use weir_types::{Epoch, EventNo, PartitionId, Reason, RequestNo, SessionId, Switch};
 
-use crate::linked::{LinkAgentPort, LinkAnswer, LinkAsk, ListedBinding};
+use crate::linked::{BindAsk, LinkAgentPort, LinkAnswer, LinkAsk, ListedBinding};
 use crate::second_protocol::{Client, Node};
 
 const ALICE: SessionId = SessionId(3);
@@ -17,30 +17,41 @@ const NO_POINT: SessionPoint = SessionPoint { next_event_no: EventNo::NONE, epoc
 const LOGON_TIME: u32 = 5_020;
 
 /// The ends of the links.
-struct Links([LinkAgentPort; 2]);
+struct Links {
+    ends: [LinkAgentPort; 2],
+    /// The number of the last question that binds a session, of each port.
+    asked: [u64; 2],
+}
 
 impl Links {
     /// Returns a node, and the ends of its links, which are open.
     fn open() -> (Node, Links) {
         let (node, ends) = Node::linked();
-        let mut links = Links(ends);
+        let mut links = Links { ends, asked: [0; 2] };
         links.tell(0, LinkAnswer::Opened(1));
         links.tell(1, LinkAnswer::Opened(1));
         (node, links)
     }
 
     fn tell(&mut self, port: usize, answer: LinkAnswer) {
-        assert!(self.0[port].answers.push(answer).is_ok(), "a ring with room takes one more");
+        assert!(self.ends[port].answers.push(answer).is_ok(), "a ring with room takes one more");
     }
 
     fn asks(&mut self, port: usize) -> Vec<LinkAsk> {
-        std::iter::from_fn(|| self.0[port].asks.pop().ok()).collect()
+        let asks: Vec<_> = std::iter::from_fn(|| self.ends[port].asks.pop().ok()).collect();
+        for ask in &asks {
+            if let LinkAsk::Bind(ask) = ask {
+                self.asked[port] = ask.number;
+            }
+        }
+        asks
     }
 
     fn bound(&mut self, port: usize, bound: SessionBound) {
         let partition_id = PartitionId(port as u16);
         let bound = SessionBound { partition_id, ..bound };
-        self.tell(port, LinkAnswer::Bound(ListedBinding::new(bound, Vec::new())));
+        let number = self.asked[port];
+        self.tell(port, LinkAnswer::Bound(ListedBinding::new(bound, Vec::new(), number)));
     }
 
     fn claimed(&mut self, reason: Reason) {
@@ -71,8 +82,8 @@ impl Links {
         self.let_bind(node, client);
         for port in [0, 1] {
             let asks = self.asks(port);
-            let [LinkAsk::Bind(wanted, _)] = asks[..] else { panic!("{asks:?}") };
-            assert_eq!((wanted.generation, wanted.seal), (GENERATION, SEAL));
+            let [LinkAsk::Bind(ask)] = asks[..] else { panic!("{asks:?}") };
+            assert_eq!((ask.wanted.generation, ask.wanted.seal), (GENERATION, SEAL));
             self.bound(port, BOUND);
         }
         client.listen(node, 10)
@@ -283,15 +294,27 @@ fn a_session_goes_on_at_a_partition_that_comes_back() {
     assert!(client.listen(&mut node, 10).is_empty());
     let asks = links.asks(1);
     let point = SessionPoint { next_event_no: EventNo(1), epoch: Epoch(1) };
-    let [LinkAsk::Bind(wanted, at)] = asks[..] else { panic!("{asks:?}") };
-    assert_eq!((wanted.generation, wanted.seal, at), (GENERATION, SEAL, point));
+    let [LinkAsk::Bind(ask)] = asks[..] else { panic!("{asks:?}") };
+    let wanted = ask.wanted;
+    assert_eq!((wanted.generation, wanted.seal, ask.point), (GENERATION, SEAL, point));
     // In reach, and not bound yet.
     let refused = client.say(&mut node, "new 3 1 1 buy 10 100\n");
     assert_eq!(refused, ["reject 3 1 PartitionAway "]);
     // It is behind control, and is asked again.
     links.bound(1, SessionBound { reason: Reason::UnknownSession, ..BOUND });
     client.listen(&mut node, 20);
-    assert_eq!(links.asks(1), asks);
+    let again = links.asks(1);
+    let [LinkAsk::Bind(second)] = again[..] else { panic!("{again:?}") };
+    assert!(second.number > ask.number && second.wanted == ask.wanted);
+    // The answer to an earlier question, of before a break of the link, is none to this one: its
+    // list may have another end.
+    let stale = ListedBinding::new(
+        SessionBound { partition_id: PartitionId(1), ..BOUND },
+        vec![],
+        ask.number,
+    );
+    links.tell(1, LinkAnswer::Bound(stale));
+    assert!(client.listen(&mut node, 10).is_empty());
     links.bound(1, BOUND);
     assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1 1:1"]);
     let lines = client.say(&mut node, "new 3 2 1 buy 10 100\n");
@@ -342,7 +365,7 @@ fn a_session_without_requests_under_way_outlives_the_lapse_and_is_bound_anew() {
     links.tell(1, LinkAnswer::Opened(1));
     client.listen(&mut node, 2);
     let asks = links.asks(1);
-    let [LinkAsk::Bind(_, point)] = asks[..] else { panic!("{asks:?}") };
+    let [LinkAsk::Bind(BindAsk { point, .. })] = asks[..] else { panic!("{asks:?}") };
     let sent_up_to = SessionPoint { next_event_no: EventNo(2), epoch: Epoch(1) };
     assert_eq!(point, sent_up_to, "from the first event that was not sent");
     links.bound(1, SessionBound { next_event_no: EventNo(2), ..BOUND });
@@ -382,6 +405,7 @@ fn a_takeover_while_a_link_is_away_ends_the_binding_there() {
     assert!(matches!(links.asks(0)[..], [LinkAsk::Claim(ALICE, Switch::On)]));
     links.granted(GENERATION + 1, Reason::None);
     second.listen(&mut node, 2);
+    assert!(matches!(links.asks(0)[..], [LinkAsk::Bind(_)]));
     links.bound(0, SessionBound { generation: GENERATION + 1, ..BOUND });
     assert_eq!(second.listen(&mut node, 10), ["welcome 3 firm 1 0:1 1:0"]);
     assert_eq!(links.asks(1), [LinkAsk::Unbind(ALICE, GENERATION, Switch::Off)]);
@@ -426,7 +450,8 @@ fn a_session_that_a_partition_does_not_bind_again_ends() {
     assert!(client.listen(&mut node, 10).is_empty(), "bound again after a break");
     links.bound(1, SessionBound { reason: Reason::ResumeOtherHistory, ..BOUND });
     assert_eq!(client.listen(&mut node, 10), ["bye 3 ResumeOtherHistory"]);
-    let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::On);
+    // It is lost nowhere: its client may come back by another point.
+    let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::Off);
     assert_eq!(links.asks(1), [unbind]);
     assert_eq!(links.asks(0), [unbind, LinkAsk::Release(ALICE, GENERATION)]);
 }

@@ -109,6 +109,7 @@ pub fn attach(
     session.in_flight_max = known.in_flight_max;
     session.order_rate_max = known.order_rate_max;
     // A pending end belongs to the previous logon.
+    session.leaves = false;
     session.ending = None;
     session.heard_at = via.now;
     session.said_at = via.now;

@@ -143,12 +143,11 @@ impl Gateway {
             self.counters.throttled += u64::from(address.reason == Reason::Throttled.code());
         }
         let stream = &mut session.streams[port];
-        if stream.has_listed(record_no) {
+        if stream.has_listed(record_no) || stream.is_unbound() {
             return;
         }
         stream.note(Noted::of(&address, record_no), &self.ports[port].lineage);
-        let topic =
-            session.topic.expect("a partition defines a session before it numbers its events");
+        let topic = topic_of(session.topic, self.is_linked);
         let connection = session.connection.filter(|_| !stream.is_away);
         let connection = connection.and_then(|id| self.connections.get_mut(id));
         if let Some(connection) = connection {
@@ -177,7 +176,9 @@ impl Gateway {
                 self.behind.add(Behind { session_id: address.session_id, port }, stream);
             }
         }
-        if !self.is_linked && self.copies.note(topic, port, record_no) {
+        if let Some(topic) = topic
+            && self.copies.note(topic, port, record_no)
+        {
             self.copy_event(
                 topic,
                 port,
@@ -346,6 +347,12 @@ impl Gateway {
             recorder.record_at(trace, Point::Egress, egress);
         }
     }
+}
+
+/// Returns the topic of a session's copies; none where links serve no copies, and where a partition
+/// may tell anything.
+fn topic_of(topic: Option<usize>, is_linked: bool) -> Option<usize> {
+    (!is_linked).then(|| topic.expect("a partition defines a session before it numbers its events"))
 }
 
 /// Returns an event as the answer to the request that it names.

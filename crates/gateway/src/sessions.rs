@@ -53,6 +53,10 @@ pub struct Session {
     /// The newest generation that control has granted to a logon that came to nothing, while the
     /// session was logged on: control knows its gateway by that one.
     pub(super) claimed: u64,
+    /// The number of the question by which it is bound at each linked port.
+    pub(super) bind_nos: Vec<u64>,
+    /// True if its pending end is no loss.
+    pub(super) leaves: bool,
     /// The terms of its logon, for linked ports that were away then or are since.
     pub(super) return_terms: Option<ReturnTerms>,
     /// The time of its last logon, as [`weir_door::takeover`] compares it.
@@ -323,6 +327,8 @@ impl Sessions {
             repeat_count: 0,
             generation: None,
             claimed: 0,
+            bind_nos: Vec::new(),
+            leaves: false,
             return_terms: None,
             logged_on_at: Nanos(0),
             last_takeover: LastTakeover::default(),

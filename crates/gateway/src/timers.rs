@@ -189,10 +189,11 @@ impl Gateway {
 
     fn lose(&mut self, connection: &mut Connection, id: SessionId, reason: Reason) {
         connection.sessions.retain(|session| *session != id);
-        match reason {
+        let session = self.sessions.get_mut(id);
+        match session.is_some_and(|session| std::mem::take(&mut session.leaves)) {
             // It goes on at another gateway, or logs on again.
-            Reason::TakenOver | Reason::PartitionAway => self.leave_session(id),
-            _ => self.end_session(id),
+            true => self.leave_session(id),
+            false => self.end_session(id),
         }
         connection.put(&Answer::Logout { session_id: id, reason });
         self.flush_list.add(connection);

@@ -13,7 +13,7 @@
 //! INVARIANT: records reach the gateway in order, without gap and repetition; after
 //! [`GatewayView::begin_anew`] from another one on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_types::{Epoch, EventNo, Nanos, PartitionId, Reason, SessionId, Switch};
 use weir_wire::SCHEMA_VERSION;
@@ -264,6 +264,10 @@ pub struct GatewayEnd {
     is_continued: bool,
     commands_max: usize,
     held: BTreeMap<SessionId, HeldSession>,
+    /// The answers to `BindSession` that this connection owes for a session: the last one counts.
+    owed: BTreeMap<SessionId, u32>,
+    /// Sessions whose last answer was for an earlier question: its list is none of theirs.
+    passed_over: BTreeSet<SessionId>,
     /// Sessions that have moved, of which the partition may not have been told: they have not
     /// ended, and it is told so before all are named.
     moved: BTreeMap<SessionId, Moved>,
@@ -304,6 +308,8 @@ impl GatewayEnd {
             is_continued: false,
             commands_max: 1,
             held: BTreeMap::new(),
+            owed: BTreeMap::new(),
+            passed_over: BTreeSet::new(),
             moved: BTreeMap::new(),
             pulsed_at: Nanos(0),
             kept: Kept::default(),
@@ -398,6 +404,8 @@ impl GatewayEnd {
         self.phase = Phase::Away;
         self.output.clear();
         self.batch = BatchEntries::default();
+        self.owed.clear();
+        self.passed_over.clear();
         for held in self.held.values_mut() {
             (held.is_asked, held.is_named) = (false, false);
         }
@@ -416,7 +424,8 @@ impl GatewayEnd {
             return false;
         }
         self.away_since = None;
-        if !plant::is(Plant::LapseUnnoticed) {
+        // Control's link has no commands of traders, and the gateway keeps its grants.
+        if !self.terms.partition_id.is_none() && !plant::is(Plant::LapseUnnoticed) {
             self.unbind_all();
         }
         true
@@ -661,6 +670,7 @@ impl GatewayEnd {
             false => (Switch::Off, view.resume_point(session_id)),
         };
         held.point = point;
+        *self.owed.entry(session_id).or_default() += 1;
         let bind = BindSession { is_again, ..self.bind_message(&wanted, point) };
         put_frame(&bind, &mut self.output);
     }
@@ -717,7 +727,8 @@ impl GatewayEnd {
             }
             (ToGateway::SessionBound(bound), _) => self.take_bound(bound, view)?,
             (ToGateway::SessionRecords(head, records), _) => {
-                let held = self.held.get_mut(&head.bound_session_id);
+                let id = head.bound_session_id;
+                let held = self.held.get_mut(&id).filter(|_| !self.passed_over.contains(&id));
                 if let Some(held) = held.filter(|held| held.wanted.generation == head.generation) {
                     let mut numbers = records.clone().flatten().map(|one| one.record);
                     held.take_listed(numbers.clone())?;
@@ -868,6 +879,9 @@ impl GatewayEnd {
         let (mut bound, mut goes_on) = (*bound, false);
         if bound.is_check == Switch::Off {
             let id = bound.bound_session_id;
+            if !self.is_last_answer(id) {
+                return Ok(());
+            }
             let held = self.held.get_mut(&id).filter(|held| held.is_asked);
             let held = held.filter(|held| held.wanted.generation == bound.generation);
             // An answer for a binding that was given up since concerns nobody.
@@ -889,6 +903,19 @@ impl GatewayEnd {
         }
         view.bound(&bound, goes_on);
         Ok(())
+    }
+
+    /// Counts an answer to a `BindSession`; true if it is that to the last one.
+    fn is_last_answer(&mut self, id: SessionId) -> bool {
+        let Some(owed) = self.owed.get_mut(&id) else { return false };
+        *owed -= 1;
+        if *owed > 0 {
+            self.passed_over.insert(id);
+            return false;
+        }
+        self.owed.remove(&id);
+        self.passed_over.remove(&id);
+        true
     }
 
     fn drop_session(&mut self, session_id: SessionId) {

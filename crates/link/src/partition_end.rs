@@ -14,6 +14,7 @@
 //! command leaves the queue only if its session was bound to the gateway that sent it; the log's
 //! choice of a session is the last one in log and queue.
 
+mod figures;
 mod old_records;
 mod pump;
 
@@ -37,6 +38,7 @@ use crate::message::{
 };
 use crate::plant::{self, Plant};
 use crate::records::addressed;
+pub use figures::{EndFigures, LinkFigures};
 use old_records::OldAsk;
 
 /// The bytes of output beyond which no batch is made for a link.
@@ -254,6 +256,9 @@ pub struct PartitionEnd {
     /// True once gateways can come: the leases of recovered choices run from then on.
     has_begun: bool,
     ring: RingLoad,
+    /// Sessions that were lost by a lapse, and bindings that were refused.
+    lapsed: u64,
+    refused: u64,
 }
 
 impl PartitionEnd {
@@ -285,6 +290,8 @@ impl PartitionEnd {
             record: Vec::with_capacity(1024),
             has_begun: false,
             ring: RingLoad::default(),
+            lapsed: 0,
+            refused: 0,
         }
     }
 
@@ -580,6 +587,7 @@ impl PartitionEnd {
             let is_on = bind.cancel_on_disconnect == Switch::On && view.is_trader(id);
             self.put_binding(id, binding, is_on);
         } else if bind.is_check == Switch::Off {
+            self.refused += 1;
             // Its gateway gives the session up; the client may come back by another point.
             self.leave(id, Claimed { gateway, incarnation });
         }
@@ -613,8 +621,12 @@ impl PartitionEnd {
         let ended = self.ended.get(&bind.bound_session_id)?;
         match ended.generation.cmp(&bind.generation) {
             Ordering::Less => None,
-            // Its gateway has to learn that its client's orders are cancelled.
-            Ordering::Equal => ended.is_lost.then_some(Reason::PartitionAway),
+            // Its gateway has to learn that its client's orders are cancelled, and the commands
+            // that it has kept since are too old.
+            Ordering::Equal => {
+                let is_over = ended.is_lost || bind.is_again == Switch::On;
+                is_over.then_some(Reason::PartitionAway)
+            }
             Ordering::Greater => Some(Reason::TakenOver),
         }
     }
@@ -835,6 +847,7 @@ impl PartitionEnd {
         let lapsed = self.bindings.iter().filter(|(_, one)| is_lapsed(one)).map(|(id, _)| *id);
         let lapsed: Vec<_> = lapsed.collect();
         for id in lapsed {
+            self.lapsed += u64::from(self.choices.contains(&id));
             if plant::is(Plant::LapseUnsequenced) {
                 self.bindings.remove(&id);
             } else {

@@ -400,3 +400,46 @@ fn the_partitions_load_is_that_of_its_newest_pulse() {
     receive(&mut end, &mut notes, &pulse);
     assert_eq!(end.load(), PartitionLoad { queued: 4, waiting: 9, permille: 700 });
 }
+
+/// Behind a break of the link the naming's answer came for the question that followed it: its list
+/// was another one, and the client had a gap.
+#[test]
+fn of_several_answers_the_last_one_counts_with_its_list() {
+    let (mut end, mut notes) = (new_end(), Notes::default());
+    notes.1 = SessionPoint { next_event_no: EventNo(3), epoch: Epoch(1) };
+    connect(&mut end, &mut notes);
+    end.bind(wanted(SESSION, 5), &mut notes);
+    end.bind(wanted(SESSION, 5), &mut notes);
+    let two = SessionBound { next_event_no: EventNo(5), record_count: 2, ..bound(SESSION, 5) };
+    receive(&mut end, &mut notes, &two);
+    assert_eq!(take(&mut end, &mut notes, &listed(&[4, 5])), Ok(()));
+    assert!(notes.0.is_empty());
+    let later = SessionBound { next_record: 12, ..two };
+    receive(&mut end, &mut notes, &later);
+    assert_eq!(take(&mut end, &mut notes, &listed(&[4, 11])), Ok(()));
+    assert_eq!(notes.0, [later]);
+    // One that was not asked for is nobody's.
+    receive(&mut end, &mut notes, &two);
+    assert_eq!(notes.0, [later]);
+}
+
+/// Control freed the sessions of a gateway whose link to it had been away for the lease.
+#[test]
+fn a_gateway_keeps_its_grants_over_a_lapse_of_the_link_to_control() {
+    let control = PartitionId(0);
+    let terms = GatewayTerms {
+        session_id: GATEWAY,
+        partition_id: control,
+        incarnation: 3,
+        window_bytes: 1 << 20,
+    };
+    let (mut end, mut notes) = (GatewayEnd::new(terms), Notes::default());
+    end.connected(NOW);
+    receive(&mut end, &mut notes, &LinkOpened { partition_id: control, ..OPENED });
+    receive(&mut end, &mut notes, &LinkReady { session_id: GATEWAY, partition_id: control });
+    end.bind(wanted(SESSION, 5), &mut notes);
+    receive(&mut end, &mut notes, &SessionBound { partition_id: control, ..bound(SESSION, 5) });
+    end.disconnected();
+    assert!(end.has_lapsed(Nanos(NOW.0 + 10_000_000_000)), "it is told");
+    assert_eq!(end.grants().len(), 1);
+}

@@ -421,7 +421,10 @@ fn a_binding_whose_session_was_lost_does_not_go_on() {
         assert_eq!(end.bound_to(SESSION), None);
         send(&mut end, HONEST, &open(HONEST)).unwrap();
         end.take_output(HONEST);
+        // The commands that its gateway has kept since are too old.
         let again = BindSession { cancel_on_disconnect, ..bind(HONEST, 5) };
+        send(&mut end, HONEST, &BindSession { is_again: Switch::On, ..again }).unwrap();
+        assert_eq!(refusals(&mut end, HONEST), [Reason::PartitionAway]);
         send(&mut end, HONEST, &again).unwrap();
         let reason = match cancel_on_disconnect {
             Switch::On => Reason::PartitionAway,

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use weir_door::figures::DoorFigures;
 use weir_door::{
     ConnectionId, Door, DoorLimits, Intake, Limits, Link, Links, Listener, ListenerParts,
     OwnMessage, Protocol, SessionMessage, Terms,
@@ -25,6 +24,7 @@ use weir_wire::session::NodeId;
 use weir_wire::{ClientMessage, Definition, Event, SCHEMA_VERSION};
 
 use crate::control::{Control, refuse_claim};
+use crate::figures::LinksBoard;
 use crate::partition::LinkedPartition;
 
 /// The templates of a link's messages.
@@ -59,7 +59,7 @@ pub struct LinkDoorParts {
     /// Set when the node stops.
     pub draining: Arc<AtomicBool>,
     /// Figures for other threads.
-    pub figures: Arc<DoorFigures>,
+    pub board: Arc<LinksBoard>,
 }
 
 /// The agent of the door.
@@ -76,6 +76,7 @@ pub struct LinkDoor {
     /// Connections to be ended, with the reason.
     endings: Vec<(ConnectionId, Reason)>,
     next_care: Nanos,
+    board: Arc<LinksBoard>,
 }
 
 /// The state of a connection.
@@ -98,7 +99,7 @@ pub fn link_door(parts: LinkDoorParts) -> std::io::Result<LinkDoorAgent> {
         rng: parts.rng,
         limits: parts.limits,
         draining: parts.draining,
-        figures: parts.figures,
+        figures: parts.board.door.clone(),
     };
     let protocol = LinkDoor {
         definitions: parts.definitions,
@@ -108,6 +109,7 @@ pub fn link_door(parts: LinkDoorParts) -> std::io::Result<LinkDoorAgent> {
         connections: BTreeMap::new(),
         endings: Vec::new(),
         next_care: Nanos(0),
+        board: parts.board,
     };
     Listener::new(listener, protocol)
 }
@@ -127,6 +129,8 @@ impl LinkDoor {
         if self.connections.get(&key) == Some(&link.id) {
             self.connections.remove(&key);
             self.partitions[partition].end.disconnected(key.1);
+            let partition = self.partitions[partition].id().0;
+            tracing::info!(gateway = key.1.0, partition, "a gateway's link is away");
         }
     }
 
@@ -142,6 +146,7 @@ impl LinkDoor {
         if partition == 0 {
             self.control.begins_to_name(key.1);
         }
+        tracing::info!(gateway = key.1.0, partition = partition_id.0, "a gateway opens its link");
         link.state.partition = Some(partition);
         Some(partition)
     }
@@ -269,9 +274,15 @@ impl LinkDoor {
             let gateways = self.connections.range(range).map(|((_, gateway), _)| *gateway);
             partition.keep_for(gateways);
             partition.note_load();
+            let lapsed = partition.end.figures().lapsed;
             for gateway in partition.end.tick(now) {
                 let id = self.connections.get(&(index, gateway)).copied();
                 self.endings.extend(id.map(|id| (id, Reason::HeartbeatLost)));
+            }
+            let count = partition.end.figures().lapsed - lapsed;
+            if count > 0 {
+                let partition = partition.id().0;
+                tracing::warn!(partition, count, "sessions are lost: their gateway was away");
             }
             let range = (index, SessionId(0))..=(index, SessionId(u32::MAX));
             for ((_, gateway), id) in self.connections.range(range) {
@@ -280,6 +291,13 @@ impl LinkDoor {
                 }
             }
         }
+        self.show_figures();
+    }
+
+    fn show_figures(&self) {
+        let partitions = self.partitions.iter().map(LinkedPartition::report);
+        let gateways = self.partitions.iter().flat_map(LinkedPartition::gateway_reports);
+        self.board.show(partitions.collect(), gateways.collect());
     }
 }
 

@@ -5,7 +5,7 @@
 //!   index of its events and its ring; [`control`]: the grants of sessions, under a [`seal`].
 //! * [`uplinks`]: the agent of a gateway process, with a connection to each partition
 //!   ([`connection`]) and the events of each in a tail of its own ([`linked_port`]). [`config`]:
-//!   the section that names them.
+//!   the section that names them. [`figures`]: those of both on status pages.
 //!
 //! INVARIANT: neither end waits for the other, and no partition for a gateway: a gateway that is
 //! slow falls behind in the records.
@@ -14,6 +14,7 @@ pub mod config;
 pub mod connection;
 pub mod control;
 pub mod door;
+pub mod figures;
 pub mod linked_port;
 pub mod partition;
 pub mod seal;

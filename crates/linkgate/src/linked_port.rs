@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weir_gateway::linked::{LinkAgentPort, LinkAnswer, LinkAsk, ListedBinding};
+use weir_gateway::linked::{BindAsk, LinkAgentPort, LinkAnswer, LinkAsk, ListedBinding};
 use weir_link::gateway_end::SessionPoint;
 use weir_link::message::{
     CommandRefused, EpochEnded, OldRecords, SessionBound, SessionUnbound, StageSpans,
@@ -56,6 +56,8 @@ pub struct OldPage {
 #[derive(Clone, Copy, Debug)]
 struct NotedPoint {
     point: SessionPoint,
+    /// The number of the gateway's question.
+    number: u64,
     /// True once the partition has bound it by this point.
     is_bound: bool,
 }
@@ -142,9 +144,10 @@ impl LinkedPort {
         let _ = self.link.asks.pop();
     }
 
-    /// Notes the resume point by which a session is bound.
-    pub fn note_point(&mut self, session_id: SessionId, point: SessionPoint) {
-        self.points.insert(session_id, NotedPoint { point, is_bound: false });
+    /// Notes the gateway's question by which a session is bound.
+    pub fn note_ask(&mut self, ask: &BindAsk) {
+        let BindAsk { wanted, point, number } = *ask;
+        self.points.insert(wanted.session_id, NotedPoint { point, number, is_bound: false });
     }
 
     /// Hands an answer to the gateway, behind those that wait.
@@ -155,6 +158,10 @@ impl LinkedPort {
 
     /// Tells the gateway the whole answer to a check or a binding.
     fn tell_bound(&mut self, bound: SessionBound, records: Vec<u64>, goes_on: bool) {
+        let mut number = 0;
+        if bound.is_check == Switch::Off {
+            number = self.points.get(&bound.bound_session_id).map_or(0, |noted| noted.number);
+        }
         if bound.is_check == Switch::Off && bound.reason == Reason::None {
             let noted = self.points.get_mut(&bound.bound_session_id);
             let was_bound = noted.is_some_and(|noted| std::mem::replace(&mut noted.is_bound, true));
@@ -165,7 +172,7 @@ impl LinkedPort {
                 return self.tell(ended);
             }
         }
-        self.tell(LinkAnswer::Bound(ListedBinding::new(bound, records)));
+        self.tell(LinkAnswer::Bound(ListedBinding::new(bound, records, number)));
     }
 
     fn hand_over(&mut self) {
@@ -375,6 +382,7 @@ impl GatewayView for LinkedPort {
 #[cfg(test)]
 mod tests {
     use weir_gateway::linked::{LinkPort, gateway_to_link};
+    use weir_link::gateway_end::WantedBinding;
     use weir_partition::event_reader::ReadEvent;
     use weir_partition::handoff::{PartitionPort, gateway_to_partition};
     use weir_partition::placeholder::is_placeholder;
@@ -507,12 +515,22 @@ mod tests {
         }
     }
 
+    fn ask(number: u64) -> BindAsk {
+        let wanted = WantedBinding {
+            session_id: SessionId(3),
+            generation: 5,
+            seal: weir_link::message::Seal::NONE,
+            cancel_on_disconnect: Switch::Off,
+        };
+        BindAsk { wanted, point: SessionPoint::NONE, number }
+    }
+
     /// The gateway dropped its first events as listed ones, and stopped at the gap behind them.
     #[test]
     fn a_session_whose_events_cannot_go_on_after_a_break_ends() {
         let (mut port, mut ends) = linked_port();
         let id = SessionId(3);
-        port.note_point(id, SessionPoint::NONE);
+        port.note_ask(&ask(1));
         for (is_check, reason) in [(Switch::On, Reason::None), (Switch::Off, Reason::TakenOver)] {
             port.bound(&bound(8, is_check, reason), false);
         }
@@ -523,8 +541,11 @@ mod tests {
         let told = ends.link.next_answer();
         assert!(matches!(told, Some(LinkAnswer::Ended(of, Reason::PartitionAway)) if of == id));
         // A later logon has its own point.
-        port.note_point(id, SessionPoint::NONE);
+        port.note_ask(&ask(2));
         port.bound(&bound(9, Switch::Off, Reason::None), false);
-        assert!(matches!(ends.link.next_answer(), Some(LinkAnswer::Bound(_))));
+        let Some(LinkAnswer::Bound(listed)) = ends.link.next_answer() else {
+            panic!("it is bound")
+        };
+        assert_eq!(listed.number, 2);
     }
 }

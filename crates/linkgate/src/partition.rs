@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use weir_link::codec::{RECORD_NUMBERS_MAX, put_with_group};
 use weir_link::grants::Grant;
 use weir_link::message::{SessionFirm, SessionFirms};
-use weir_link::partition_end::{OldRecordRead, RequestName, RingLoad, SessionPosition};
+use weir_link::partition_end::{EndFigures, OldRecordRead, RequestName, RingLoad, SessionPosition};
 use weir_link::{PartitionEnd, PartitionTerms, PartitionView};
 use weir_partition::checkpoint::Checkpoint;
 use weir_partition::event_index::{EventIndex, Retained};
@@ -28,6 +28,7 @@ use weir_wire::frame::put_frame;
 use weir_wire::reference::DefineInstrument;
 use weir_wire::{Definition, Event};
 
+use crate::figures::{GatewayReport, LinkedReport};
 use crate::seal::SealKey;
 
 /// The records taken in one cycle.
@@ -133,6 +134,26 @@ impl LinkedPartition {
         };
         let end = PartitionEnd::new(terms, parts.choices);
         LinkedPartition { end, side, ring, record, hold }
+    }
+
+    /// Returns the figures of its links.
+    #[must_use]
+    pub fn report(&self) -> LinkedReport {
+        let EndFigures { bindings, queued, lapsed, refused } = self.end.figures();
+        LinkedReport { bindings, queued, lapsed, refused, partition: self.id().0 }
+    }
+
+    /// Returns the figures of each gateway's link.
+    pub fn gateway_reports(&self) -> impl Iterator<Item = GatewayReport> {
+        let (end, partition) = (self.side.end_record(), self.id().0);
+        self.end.link_figures().into_iter().map(move |link| GatewayReport {
+            open: link.is_open,
+            bindings: link.bindings,
+            behind: end.saturating_sub(link.next_record),
+            queued: link.queued,
+            gateway: link.gateway.0,
+            partition,
+        })
     }
 
     /// Returns the partition's number.

@@ -30,6 +30,7 @@ use weir_wire::session::Heartbeat;
 use weir_wire::{Command, Request};
 
 use crate::connection::{Connection, ConnectionEnd, Phase, Scratch};
+use crate::figures::{UplinkReport, UplinksBoard};
 use crate::linked_port::LinkedPort;
 
 const WAKER: Token = Token(0);
@@ -61,6 +62,11 @@ pub struct Uplink {
     is_full: bool,
     /// The time at which the log was told that the link is away; `None` while it is not.
     away_told_at: Option<Nanos>,
+    /// The times that the link was opened, the times that a connection was lost, and the reason for
+    /// the last one.
+    opened: u64,
+    losses: u64,
+    last_loss: Option<String>,
     /// The load that the gateway knows, in thousandths.
     load: u16,
     /// Requests for old records: those that are sent, by number, and those that wait.
@@ -94,6 +100,9 @@ impl Uplink {
             is_told: false,
             is_full: false,
             away_told_at: None,
+            opened: 0,
+            losses: 0,
+            last_loss: None,
             load: 0,
             asked: BTreeMap::new(),
             unasked: VecDeque::new(),
@@ -185,6 +194,7 @@ impl Uplink {
     fn is_opened(&mut self) {
         tracing::info!(partition = self.partition_id.0, "a link is open");
         self.away_told_at = None;
+        self.opened += 1;
         if self.partition_id.is_none() {
             let grants = self.end.grants();
             for part in grants.chunks(GRANTS_MAX) {
@@ -212,6 +222,8 @@ impl Uplink {
             self.away_told_at = Some(now);
             tracing::warn!(partition, %address, %why, "a link is away");
         }
+        self.losses += 1;
+        self.last_loss = Some(why.to_string());
         self.connection.end(now);
         self.end.disconnected();
         self.is_full = false;
@@ -275,9 +287,9 @@ impl Uplink {
                 let claim = ClaimSession { heard, session_id, bound_session_id: id, takeover };
                 self.end.put(&claim);
             }
-            LinkAsk::Bind(wanted, point) if self.end.is_linked() => {
-                self.port.note_point(wanted.session_id, point);
-                self.end.bind(wanted, &mut self.port);
+            LinkAsk::Bind(ask) if self.end.is_linked() => {
+                self.port.note_ask(&ask);
+                self.end.bind(ask.wanted, &mut self.port);
             }
             LinkAsk::Bind(..) => {}
             LinkAsk::Unbind(id, generation, is_ended) => {
@@ -359,6 +371,19 @@ impl Uplink {
         Ok(done)
     }
 
+    fn report(&self) -> UplinkReport {
+        UplinkReport {
+            open: self.is_told,
+            unanswered: self.end.kept_count() as u64,
+            load_permille: u64::from(self.end.load().permille),
+            opened: self.opened,
+            losses: self.losses,
+            partition: self.partition_id.0,
+            address: self.connection.partition().address.to_string(),
+            last_loss: self.last_loss.clone(),
+        }
+    }
+
     fn next_deadline(&self, now: Nanos) -> Nanos {
         let retry = self.is_full || self.port.has_waiting() || self.connection.has_more();
         let own = self.connection.next_deadline(now).unwrap_or(Nanos(u64::MAX));
@@ -376,6 +401,8 @@ pub struct UplinkAgent {
     old: OldRecordsEnd,
     /// True while control cannot be reached: no session can log on.
     is_cut_off: Arc<AtomicBool>,
+    board: Arc<UplinksBoard>,
+    next_show: Nanos,
 }
 
 impl UplinkAgent {
@@ -388,10 +415,12 @@ impl UplinkAgent {
         uplinks: Vec<Uplink>,
         old: OldRecordsEnd,
         is_cut_off: Arc<AtomicBool>,
+        board: Arc<UplinksBoard>,
     ) -> std::io::Result<UplinkAgent> {
         let (poll, events) = (Poll::new()?, Events::with_capacity(256));
         is_cut_off.store(true, Ordering::Relaxed);
-        Ok(UplinkAgent { poll, events, scratch: Scratch::new(), uplinks, old, is_cut_off })
+        let (scratch, next_show) = (Scratch::new(), Nanos(0));
+        Ok(UplinkAgent { poll, events, scratch, uplinks, old, is_cut_off, board, next_show })
     }
 
     /// Begins connections whose pause is over.
@@ -445,6 +474,10 @@ impl Agent for UplinkAgent {
         let is_cut_off = self.uplinks.first().is_none_or(|control| !control.is_told);
         // SYNC: a flag alone, for the health page.
         self.is_cut_off.store(is_cut_off, Ordering::Relaxed);
+        if now >= self.next_show {
+            self.next_show = Nanos(now.0 + CARE_INTERVAL);
+            self.board.show(self.uplinks.iter().map(Uplink::report).collect());
+        }
         done
     }
 

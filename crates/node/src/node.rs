@@ -74,7 +74,6 @@ pub struct Node {
     draining: Arc<AtomicBool>,
     address: SocketAddr,
     status: Arc<NodeStatus>,
-    link_address: Option<SocketAddr>,
     tls: Option<Arc<TlsDoor>>,
     web: Option<WebServer>,
     /// For a router: the channel for a new list of nodes behind it.
@@ -148,7 +147,7 @@ impl Node {
     /// Returns the address for gateway processes, if configured.
     #[must_use]
     pub fn link_address(&self) -> Option<SocketAddr> {
-        self.link_address
+        self.status.links.as_ref().map(|(address, _)| *address)
     }
 
     /// Returns the address of order state over HTTP, if served.

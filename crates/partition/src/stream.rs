@@ -166,8 +166,8 @@ impl Stream {
         let has_none = !self.started || plant::is(Plant::TrailDropped);
         if self.records.is_empty() && has_none {
             let begun = Stream::starting_at(next_event_no, last_request_no);
-            let Stream { is_listed, history_request, .. } = *self;
-            *self = Stream { is_listed, history_request, ..begun };
+            let Stream { is_listed, history_request, is_away, .. } = *self;
+            *self = Stream { is_listed, history_request, is_away, ..begun };
         }
         assert_eq!(self.next_event_no(), next_event_no, "the event log and the engine disagree");
         self.last_request_no = self.last_request_no.max(last_request_no);
@@ -182,8 +182,8 @@ impl Stream {
         let event_no = event.event_no;
         if !self.started {
             let begun = Stream::starting_at(event_no, self.last_request_no);
-            let Stream { is_listed, history_request, .. } = *self;
-            *self = Stream { is_listed, history_request, ..begun };
+            let Stream { is_listed, history_request, is_away, .. } = *self;
+            *self = Stream { is_listed, history_request, is_away, ..begun };
         }
         assert_eq!(event_no, self.next_event_no(), "an event's number is not the next one");
         if self.records.len() == RETAINED_EVENTS_MAX {
@@ -226,6 +226,14 @@ impl Stream {
         let begun = Stream::starting_at(oldest, last_request_no);
         let stream = Stream { records, trail, started, ..begun };
         (is_within && stream.trail.is_before(stream.next_event_no().0)).then_some(stream)
+    }
+
+    /// Returns true while the session is bound nowhere at a linked port: events of an earlier
+    /// binding are none of its own, and those since come in a list.
+    #[inline]
+    #[must_use]
+    pub fn is_unbound(&self) -> bool {
+        self.is_away && !self.started
     }
 
     /// Returns true when an event can follow those of the stream.

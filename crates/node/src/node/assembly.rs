@@ -118,6 +118,8 @@ impl<'a> Assembly<'a> {
             channels: self.channels.clone(),
             cold: self.cold_figures.clone(),
             router: self.router.clone(),
+            links: None,
+            uplinks: None,
             cycles: self.cycles.clone(),
             latencies: None,
             hiccups: None,

@@ -321,6 +321,7 @@ impl<'a> Builder<'a> {
             web: web.hub.as_ref().map(|hub| (hub.figures.clone(), hub.http.clone())),
             latencies: probes.drain.as_ref().map(Drain::reader),
             hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
+            links: self.links.board.clone(),
             ..parts.status()
         });
         let common = CommonThreads {
@@ -349,7 +350,6 @@ impl<'a> Builder<'a> {
             draining,
             address: self.address,
             status,
-            link_address: self.links.address,
             tls,
             web,
             reload,

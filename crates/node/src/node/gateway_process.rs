@@ -17,6 +17,7 @@ use weir_io::net::Net;
 use weir_io::{OsRng, Rng};
 use weir_linkgate::config::UplinkSection;
 use weir_linkgate::connection::Connection;
+use weir_linkgate::figures::UplinksBoard;
 use weir_linkgate::linked_port::LinkedPort;
 use weir_linkgate::uplinks::{GatewayProcess, Uplink, UplinkAgent};
 use weir_partition::control_import::ImportProgress;
@@ -60,7 +61,8 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let old = gateway.leave_files_to_links(wakes.links.clone(), wakes.gateway.clone());
     let is_cut_off = Arc::<AtomicBool>::default();
     parts.health.watch_trouble(CUT_OFF, is_cut_off.clone());
-    let uplinks = UplinkAgent::new(uplinks, old, is_cut_off)?;
+    let board = Arc::<UplinksBoard>::default();
+    let uplinks = UplinkAgent::new(uplinks, old, is_cut_off, board.clone())?;
     let newcomers = parts.newcomers(door, &mut gateway, Some(is_complete))?;
     gateway.publish_status();
     let runners = [
@@ -84,6 +86,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let status = Arc::new(NodeStatus {
         latencies: probes.drain.as_ref().map(Drain::reader),
         hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
+        uplinks: Some(board),
         ..parts.status()
     });
     let mut starting = StartingThreads::new(parts.draining.clone());
@@ -95,7 +98,6 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
         draining: parts.draining.clone(),
         address,
         status,
-        link_address: None,
         tls,
         web: None,
         reload: None,

@@ -2,14 +2,15 @@
 //! thread of the listener.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::Context;
-use weir_door::DoorFigures;
 use weir_io::{OsRng, Rng};
 use weir_link::PartitionTerms;
 use weir_link::message::LogId;
 use weir_linkgate::control::{Control, ControlStart, begin_start};
 use weir_linkgate::door::{LinkDoorParts, link_door};
+use weir_linkgate::figures::LinksBoard;
 use weir_linkgate::partition::{LinkedPartition, LinkedPartitionParts, RecoveredSession};
 use weir_linkgate::seal::SealKey;
 use weir_partition::checkpoint::Checkpoint;
@@ -31,8 +32,8 @@ const COMMANDS_MAX: u32 = 8_192;
 /// The links of a node; empty where none are configured.
 #[derive(Default)]
 pub(super) struct Links {
-    /// The address of the listener.
-    pub(super) address: Option<SocketAddr>,
+    /// The address of the listener, and the figures.
+    pub(super) board: Option<(SocketAddr, Arc<LinksBoard>)>,
     /// The thread of the listener, and that of its handshakes.
     pub(super) threads: Vec<Runner>,
 }
@@ -67,7 +68,7 @@ impl Assembly<'_> {
         let (door, handshakes) = self.door(listener, "links-tls", &self.wakes.links)?;
         let ControlStart { number, key } = begin_start(&self.config.dir)?;
         let control = Control::new(number, key.clone());
-        let incarnation = OsRng.next_u64();
+        let (incarnation, board) = (OsRng.next_u64(), Arc::<LinksBoard>::default());
         let mut partitions = Vec::new();
         for (of, ring) in recovered.iter().zip(rings) {
             let checkpoint = self.checkpoint_of(of).unwrap_or_else(|error| {
@@ -88,14 +89,14 @@ impl Assembly<'_> {
             rng: Box::new(OsRng),
             limits: self.door_limits(section.connections_max),
             draining: self.draining.clone(),
-            figures: std::sync::Arc::<DoorFigures>::default(),
+            board: board.clone(),
         })?;
         let runner = Runner::new("links", self.wakes.links.clone(), self.config.wait)
             .with_sockets(agent)
             .with_beat(self.beat("links"));
         let handshakes = handshakes.map(|runner| runner.with_beat(self.beat("links-tls")));
         let threads = [runner].into_iter().chain(handshakes).collect();
-        Ok(Links { address: Some(address), threads })
+        Ok(Links { board: Some((address, board)), threads })
     }
 }
 

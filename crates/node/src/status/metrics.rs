@@ -1,5 +1,6 @@
 //! The metrics page of a node: each part's figures under its prefix.
 
+use weir_linkgate::figures::{GatewayReport, LinksReport, UplinkReport};
 use weir_marketgate::publish::PublishReport;
 use weir_orderstate::ingest::IngestReport;
 use weir_orderstate::replica::ReplicaReport;
@@ -60,6 +61,10 @@ fn put_parts(report: &StatusReport, page: &mut MetricsPage) {
     report.market.iter().for_each(|market| market.put_metrics(page));
     PublishReport::put_metrics(&report.publish, page);
     report.router.iter().for_each(|router| put_router(router, page));
+    report.links.iter().for_each(|links| put_links(links, page));
+    let partition = |link: &UplinkReport| format!("partition=\"{}\"", link.partition);
+    let rows: Vec<_> = report.uplinks.iter().map(|link| (partition(link), link)).collect();
+    page.put_rows("weir_uplink", &rows);
 }
 
 fn put_ingest(ingest: &IngestReport, page: &mut MetricsPage) {
@@ -84,6 +89,18 @@ fn put_cold(report: &StatusReport, page: &mut MetricsPage) {
     let counts: Vec<_> = archives().map(|a| (source_label(a.source), &a.counts)).collect();
     page.put_rows("weir_cold", &files);
     page.put_rows("weir_cold", &counts);
+}
+
+fn put_links(links: &LinksReport, page: &mut MetricsPage) {
+    page.put("weir_links", &links.door);
+    let partition = |id: u16| format!("partition=\"{id}\"");
+    let rows: Vec<_> = links.partitions.iter().map(|p| (partition(p.partition), p)).collect();
+    page.put_rows("weir_links", &rows);
+    let of = |link: &GatewayReport| {
+        format!("gateway=\"{}\",{}", link.gateway, partition(link.partition))
+    };
+    let rows: Vec<_> = links.gateways.iter().map(|link| (of(link), link)).collect();
+    page.put_rows("weir_link", &rows);
 }
 
 fn put_router(router: &RouterReport, page: &mut MetricsPage) {

@@ -13,6 +13,7 @@ use std::time::Instant;
 use serde::Serialize;
 use weir_door::handshakes::{TlsDoor, TlsReport};
 use weir_gateway::{GatewayCounters, GatewayStatus};
+use weir_linkgate::figures::{LinksBoard, LinksReport, UplinkReport, UplinksBoard};
 use weir_marketgate::gateway::{MarketFigures, MarketReport};
 use weir_marketgate::publish::{PublishFigures, PublishReport};
 use weir_orderstate::cold::{ColdFigures, ColdReport};
@@ -75,6 +76,10 @@ pub struct NodeStatus {
     pub cold: BTreeMap<PartitionId, Arc<ColdFigures>>,
     /// The nodes behind a router.
     pub router: Option<Arc<RouterBoard>>,
+    /// The links of gateway processes, and the address of their listener.
+    pub links: Option<(SocketAddr, Arc<LinksBoard>)>,
+    /// The links of a gateway process.
+    pub uplinks: Option<Arc<UplinksBoard>>,
     /// The cycles of the gateway's thread.
     pub cycles: Arc<CycleTimes>,
     /// The latencies, when orders are stamped.
@@ -150,6 +155,10 @@ figures! {
         pub cold_sources: Vec<ColdReport>,
         /// The nodes behind a router; absent for a node.
         pub router: Option<RouterReport>,
+        /// Links of gateway processes; absent where not configured.
+        pub links: Option<LinksReport>,
+        /// The links of a gateway process; empty for a node.
+        pub uplinks: Vec<UplinkReport>,
         /// The instruments.
         pub instruments: Vec<InstrumentReport>,
         /// Cycles of the gateway's thread that did some work, since the start.
@@ -353,6 +362,8 @@ impl NodeStatus {
             cold: archives(own),
             cold_sources: archives(outside),
             router: self.router.as_ref().map(|board| board.report()),
+            links: self.links.as_ref().map(|(address, board)| board.report(*address)),
+            uplinks: self.uplinks.as_ref().map(|board| board.report()).unwrap_or_default(),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
             latencies: self.latency_reports(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde_json::Value as Json;
+use weir_linkgate::figures::{GatewayReport, LinkedReport, LinksReport, UplinkReport};
 use weir_marketgate::gateway::figures::{ChannelReport, FlushReport, ReceiveReport};
 use weir_marketgate::gateway::shm::ShmReport;
 use weir_marketgate::publish::{OmittedInstrument, SnapshotReport};
@@ -102,6 +103,13 @@ impl Numbers {
                 backends: vec![router::BackendReport { source: 4, ..self.report() }],
                 ..self.report()
             }),
+            links: Some(LinksReport {
+                address: String::new(),
+                door: self.report(),
+                partitions: vec![LinkedReport { partition: 5, ..self.report() }],
+                gateways: vec![GatewayReport { gateway: 6, partition: 5, ..self.report() }],
+            }),
+            uplinks: vec![UplinkReport { partition: 5, ..self.report() }],
             cycles: self.report(),
             ..self.report()
         }

@@ -132,6 +132,18 @@ fn a_partition_whose_link_is_cut_is_away_alone_and_comes_back() {
         unanswered.extend(refused.is_none().then_some(request_no));
         refused.map(|reason| assert_eq!(reason, Reason::PartitionAway))
     });
+    // Both ends say so.
+    until("the status pages", || {
+        let (there, here) = (node.status()["links"].clone(), gateway.status()["uplinks"].clone());
+        let open: [Vec<_>; 2] = [&there["gateways"], &here].map(|links| {
+            links.as_array().unwrap().iter().map(|link| link["open"].as_bool().unwrap()).collect()
+        });
+        (open == [[true, true, false], [true, true, false]]).then(|| {
+            assert_eq!(here[2]["address"], way.address.to_string());
+            assert!(here[2]["last_loss"].is_string(), "{here}");
+            assert_eq!(there["gateways"][2]["bindings"], 1, "{there}");
+        })
+    });
     // One that logs on meanwhile is served by the others, and there too once it is back.
     let mut bob = Trader::log_on(&gateway, BOB);
     assert!(is_new(&ask(&mut bob, 1, TRADING)) && is_away(&ask(&mut bob, 2, OTHER)));
