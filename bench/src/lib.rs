@@ -15,6 +15,7 @@ pub mod log;
 pub mod market;
 #[path = "../../crates/market/tests/support/memory.rs"]
 mod memory;
+pub mod partitions;
 pub mod probe_cost;
 pub mod probes;
 pub mod programs;

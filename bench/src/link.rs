@@ -131,13 +131,10 @@ impl Sides {
         };
         let (fused, behind_relay) = (node("fused", &[])?, node("behind-relay", &[])?);
         let relay = Child::relay(behind_relay.address(), work_dir)?;
-        let link = free_address()?;
-        let config = work_dir.path().join("node.toml");
-        std::fs::write(&config, format!("[link]\nlisten = \"{link}\"\n"))?;
-        let config = config.to_str().context("the directory's name is not UTF-8")?;
-        let node = node("node", &["--config", config])?;
-        let gateway = gateway_of(&node, link, work_dir)?;
-        Ok(Sides { fused, behind_relay, relay, node, gateway })
+        let node = LinkedNode::start(1, durability, work_dir)?;
+        let plan = GatewayPlan { name: "gateway", session: GATEWAY };
+        let gateway = node.gateway(&plan, work_dir)?;
+        Ok(Sides { fused, behind_relay, relay, node: node.child, gateway })
     }
 
     /// Defines the load at each node, and connects to each side's door.
@@ -159,46 +156,88 @@ impl Sides {
     }
 }
 
-/// Defines a gateway's session at a node, and starts the process.
-fn gateway_of(node: &Child, link: SocketAddr, work_dir: &WorkDir) -> anyhow::Result<Child> {
-    let key = fresh_key()?;
-    let mut admin =
-        Admin::connect(node.target(), SessionId(1), node.key(), weir_cli::endpoint::TIMEOUT)?;
-    admin.define_session(DefineSession {
-        request_no: RequestNo::NONE,
-        valid_until: Nanos(0),
-        credential: key_hash(&key),
-        session_id: SessionId::NONE,
-        defined_session_id: GATEWAY,
-        firm_id: FirmId::NONE,
-        order_rate_max: 0,
-        in_flight_max: 0,
-        role: Role::Gateway,
-        credential_kind: CredentialKind::ApiKey,
-        live_orders_max: 0,
-        fields: 0,
-    })?;
-    admin.close()?;
-    let path = |name: &str| work_dir.path().join(name);
-    let (key_file, config) = (path("gateway.key"), path("gateway.toml"));
-    weir_io::durable::write_file(&key_file, hex(&key.0).as_bytes(), 0o600)?;
-    let mut text = format!(
-        "role = \"gateway\"\n[uplink]\nsession = {GATEWAY}\nkey_file = {key_file:?}\n\
-         key_kind = \"api-key\"\n"
-    );
-    for id in [0, 1] {
-        text += &format!("[[uplink.partition]]\nid = {id}\naddress = \"{link}\"\n");
+/// A node with a listener for gateway processes.
+pub(crate) struct LinkedNode {
+    /// The process.
+    pub(crate) child: Child,
+    link: SocketAddr,
+    partitions: u16,
+}
+
+/// A gateway process to be started.
+pub(crate) struct GatewayPlan<'a> {
+    /// The name of its files.
+    pub(crate) name: &'a str,
+    /// Its session.
+    pub(crate) session: SessionId,
+}
+
+impl LinkedNode {
+    /// Starts a node with partitions of these numbers from 1 on.
+    pub(crate) fn start(
+        partitions: u16,
+        durability: Durability,
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<LinkedNode> {
+        let link = free_address()?;
+        let mut text = format!("[link]\nlisten = \"{link}\"\n");
+        for id in 1..=partitions {
+            text += &format!("[[partition]]\nid = {id}\n");
+        }
+        let config = work_dir.path().join("node.toml");
+        std::fs::write(&config, text)?;
+        let config = config.to_str().context("the directory's name is not UTF-8")?;
+        let options = ["--config", config];
+        let child = Child::node_with("node", durability, WaitStrategy::Park, &options, work_dir)?;
+        Ok(LinkedNode { child, link, partitions })
     }
-    std::fs::write(&config, text)?;
-    let config = config.to_str().context("the directory's name is not UTF-8")?;
-    let setting = NodeSetting {
-        name: "gateway",
-        listen: LISTEN,
-        durability: Durability::Memory,
-        wait: WaitStrategy::Park,
-        options: &["--config", config],
-    };
-    Child::node_of(&setting, crate::programs::weir()?, work_dir)
+
+    /// Defines a gateway's session, and starts the process.
+    pub(crate) fn gateway(
+        &self,
+        plan: &GatewayPlan<'_>,
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
+        let (node, GatewayPlan { name, session }) = (&self.child, plan);
+        let key = fresh_key()?;
+        let mut admin =
+            Admin::connect(node.target(), SessionId(1), node.key(), weir_cli::endpoint::TIMEOUT)?;
+        admin.define_session(DefineSession {
+            request_no: RequestNo::NONE,
+            valid_until: Nanos(0),
+            credential: key_hash(&key),
+            session_id: SessionId::NONE,
+            defined_session_id: *session,
+            firm_id: FirmId::NONE,
+            order_rate_max: 0,
+            in_flight_max: 0,
+            role: Role::Gateway,
+            credential_kind: CredentialKind::ApiKey,
+            live_orders_max: 0,
+            fields: 0,
+        })?;
+        admin.close()?;
+        let path = |ending: &str| work_dir.path().join(format!("{name}.{ending}"));
+        let (key_file, config) = (path("key"), path("toml"));
+        weir_io::durable::write_file(&key_file, hex(&key.0).as_bytes(), 0o600)?;
+        let mut text = format!(
+            "role = \"gateway\"\n[uplink]\nsession = {session}\nkey_file = {key_file:?}\n\
+             key_kind = \"api-key\"\n"
+        );
+        for id in 0..=self.partitions {
+            text += &format!("[[uplink.partition]]\nid = {id}\naddress = \"{}\"\n", self.link);
+        }
+        std::fs::write(&config, text)?;
+        let config = config.to_str().context("the directory's name is not UTF-8")?;
+        let setting = NodeSetting {
+            name,
+            listen: LISTEN,
+            durability: Durability::Memory,
+            wait: WaitStrategy::Park,
+            options: &["--config", config],
+        };
+        Child::node_of(&setting, crate::programs::weir()?, work_dir)
+    }
 }
 
 /// Returns an address on which nobody listens: the gateway has to know it before the node starts.

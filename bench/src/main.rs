@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use weir_bench::{
-    auth_timing, broker, delivery, engine, isolation, link, log, market, probe_cost, probes,
-    recovery, roundtrip, starts, wire,
+    auth_timing, broker, delivery, engine, isolation, link, log, market, partitions, probe_cost,
+    probes, recovery, roundtrip, starts, wire,
 };
 
 /// Benchmarks of Weir.
@@ -34,6 +34,8 @@ enum Benchmark {
     Roundtrip(roundtrip::RoundtripArgs),
     /// A gateway process before a node, beside the fused node and beside a bare relay.
     Link(link::LinkArgs),
+    /// The processor time of an order by the numbers of partitions and gateway processes.
+    Partitions(partitions::PartitionsArgs),
     /// Cost of stamping every order: a node with probes compared with one without.
     Probes(probes::ProbesArgs),
     /// Cost of a probe point alone.
@@ -136,6 +138,7 @@ fn run(command: Benchmark) -> anyhow::Result<()> {
         Benchmark::RecoveryPart(args) => recovery::run_part(args),
         Benchmark::Roundtrip(args) => roundtrip::run(args),
         Benchmark::Link(args) => link::run(&args),
+        Benchmark::Partitions(args) => partitions::run(&args),
         Benchmark::Relay(args) => link::run_relay(&args),
         Benchmark::Probes(args) => probes::run(args),
         Benchmark::ProbeCost => probe_cost::run(),

@@ -250,7 +250,16 @@ impl<'a> NodeLoad<'a> {
 
     /// As [`NodeLoad::connect`], with the node's clients at another door, and nothing stopped.
     pub(crate) fn connect_at(node: &Child, door: Target) -> anyhow::Result<NodeLoad<'a>> {
-        let crowd = Crowd { count: SESSION_COUNT, connections: 1, first_id: FIRST_ID };
+        NodeLoad::connect_as(node, door, FIRST_ID)
+    }
+
+    /// As [`NodeLoad::connect_at`], with identifiers from `first_id` on.
+    pub(crate) fn connect_as(
+        node: &Child,
+        door: Target,
+        first_id: u32,
+    ) -> anyhow::Result<NodeLoad<'a>> {
+        let crowd = Crowd { count: SESSION_COUNT, connections: 1, first_id };
         let (traders, listings) = define(node, &crowd)?;
         Ok(NodeLoad { side: Side::running(door, &traders, 1, listings)? })
     }
