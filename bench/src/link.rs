@@ -247,7 +247,7 @@ fn free_address() -> anyhow::Result<SocketAddr> {
 }
 
 fn processor_times(processes: &[&Child]) -> anyhow::Result<Vec<Duration>> {
-    processes.iter().map(|process| Ok(process.cpu_time("")?.all)).collect()
+    processes.iter().map(|process| process.processor_time()).collect()
 }
 
 type Pick = fn(&Quantiles) -> Option<u64>;

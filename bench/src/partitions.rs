@@ -189,7 +189,7 @@ impl CellPlan {
     /// Returns the processor times of all gateways and of the node so far.
     fn times(&self, node: &Child, gateways: &[Child]) -> anyhow::Result<(Duration, Duration)> {
         let of_gateways: anyhow::Result<Duration> =
-            gateways.iter().map(|one| Ok(one.cpu_time("")?.all)).sum();
-        Ok((of_gateways?, node.cpu_time("")?.all))
+            gateways.iter().map(Child::processor_time).sum();
+        Ok((of_gateways?, node.processor_time()?))
     }
 }

@@ -257,6 +257,21 @@ impl Child {
         Ok(CpuTime { all: times.values().sum(), named })
     }
 
+    /// The processor time of the process so far, with that of threads that have ended, in steps of a
+    /// clock tick (10 ms on Linux).
+    pub(crate) fn processor_time(&self) -> anyhow::Result<Duration> {
+        let path = format!("/proc/{}/stat", self.process.id());
+        let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+        // The name in parentheses may have spaces; utime and stime are fields 14 and 15 of the line
+        // (proc_pid_stat(5)).
+        let behind_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let mut fields = behind_name.split_whitespace().skip(11);
+        let mut ticks = || fields.next().and_then(|field| field.parse::<u64>().ok());
+        let (user, system) = ticks().zip(ticks()).with_context(|| format!("{path}: no times"))?;
+        let per_second = rustix::param::clock_ticks_per_second();
+        Ok(Duration::from_secs_f64((user + system) as f64 / per_second as f64))
+    }
+
     /// Starts an echo for many connections, over rustls if there are certificates.
     pub(super) fn echo_for_many(
         certificates: Option<&Certificates>,
