@@ -261,14 +261,17 @@ fn of_rounds(runs: &[Run], pick: Pick) -> Vec<f64> {
 }
 
 /// The delay that the gateway process adds to the fused node's, over that which the relay adds,
-/// round by round.
-fn added_over_relay(runs: &[Vec<Run>; 3], pick: Pick) -> Estimate {
+/// round by round; none where the relay adds nothing in a round in three: both cores are full then,
+/// and the division says nothing.
+fn added_over_relay(runs: &[Vec<Run>; 3], pick: Pick) -> Option<Estimate> {
     let [fused, relayed, linked] = runs.each_ref().map(|runs| of_rounds(runs, pick));
     let added = fused.iter().zip(relayed.iter().zip(&linked));
     let mut ratios: Vec<f64> = added
-        .map(|(fused, (relayed, linked))| (linked - fused) / (relayed - fused).max(1.0))
+        .filter(|(fused, (relayed, _))| relayed > fused)
+        .map(|(fused, (relayed, linked))| (linked - fused) / (relayed - fused))
         .collect();
-    median_with_interval(&mut ratios)
+    let has_verdict = ratios.len() * 3 > fused.len() * 2;
+    has_verdict.then(|| median_with_interval(&mut ratios))
 }
 
 fn ratio_to_fused(runs: &[Vec<Run>; 3], side: usize, pick: Pick) -> Estimate {
@@ -312,7 +315,8 @@ fn line(load: LoadKind, runs: &[Vec<Run>; 3]) -> String {
         load.name(),
         figures(PICKS[0].1),
         figures(PICKS[1].1),
-        added_over_relay(runs, PICKS[0].1).to_string(),
+        added_over_relay(runs, PICKS[0].1)
+            .map_or_else(|| "no verdict".to_owned(), |added| added.to_string()),
         processor.join(" | ")
     )
 }
@@ -338,7 +342,8 @@ fn cell(load: LoadKind, runs: &[Vec<Run>; 3]) -> Value {
     for (figure, pick) in PICKS {
         cell[format!("linked_over_fused_{figure}")] = ratio_to_fused(runs, 2, pick).json();
         cell[format!("relayed_over_fused_{figure}")] = ratio_to_fused(runs, 1, pick).json();
-        cell[format!("added_over_relay_{figure}")] = added_over_relay(runs, pick).json();
+        cell[format!("added_over_relay_{figure}")] =
+            added_over_relay(runs, pick).map_or(Value::Null, Estimate::json);
     }
     cell
 }

@@ -257,8 +257,8 @@ impl Child {
         Ok(CpuTime { all: times.values().sum(), named })
     }
 
-    /// The processor time of the process so far, with that of threads that have ended, in steps of a
-    /// clock tick (10 ms on Linux).
+    /// The processor time of the process so far, with that of threads that have ended, in steps of
+    /// a clock tick (10 ms on Linux).
     pub(crate) fn processor_time(&self) -> anyhow::Result<Duration> {
         let path = format!("/proc/{}/stat", self.process.id());
         let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
