@@ -63,6 +63,8 @@ pub enum Proof<'a> {
 pub struct SessionChange {
     /// The session.
     pub session_id: SessionId,
+    /// Its definition before.
+    pub before: KnownSession,
     /// Its new definition.
     pub known: KnownSession,
     /// True if the definition replaced its key.
@@ -211,8 +213,8 @@ impl Directory {
                 known.in_flight_max = before.in_flight_max;
             }
         }
-        let (before, _) = self.sessions.insert(session_id, (lock, known))?;
-        Some(SessionChange { session_id, known, is_key_replaced: before != lock })
+        let (before_lock, before) = self.sessions.insert(session_id, (lock, known))?;
+        Some(SessionChange { session_id, before, known, is_key_replaced: before_lock != lock })
     }
 
     /// Returns true if the firm is defined.

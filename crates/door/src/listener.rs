@@ -133,7 +133,12 @@ impl<P: Protocol> Listener<P> {
             draining: parts.draining,
             figures: parts.figures,
         };
-        while listener.take_definitions(Nanos(0)) > 0 {}
+        // Those of before the start take nobody's rights away: nobody is logged on.
+        while listener.protocol.next_control_event(&mut listener.record) {
+            if let Ok(Event::Defined(_, definition)) = Event::decode(&listener.record) {
+                listener.reception.directory.define(&definition);
+            }
+        }
         Ok(listener)
     }
 
@@ -153,6 +158,7 @@ impl<P: Protocol> Listener<P> {
     /// table of [`SessionChange::reason_to_end`].
     fn define(&mut self, definition: &Definition, now: Nanos) {
         let Some(redefined) = self.reception.directory.define(definition) else { return };
+        self.protocol.redefined(&redefined);
         let SessionChange { session_id, known, .. } = redefined;
         if !self.links.has_session(session_id) {
             return;

@@ -9,6 +9,7 @@ use weir_types::{Nanos, Reason, Role, WallOffset};
 use weir_wire::ClientMessage;
 use weir_wire::frame::RawMessage;
 
+use crate::directory::SessionChange;
 use crate::links::{Link, Links};
 use crate::{Limits, LoggedOn};
 
@@ -86,6 +87,12 @@ pub trait Protocol: Send {
 
     /// Copies the control log's next event into `record`; false when there is none.
     fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool;
+
+    /// A session that had been defined was defined anew, behind the start of the listener, which
+    /// ends the session's own connections where it has to. Told before any later message.
+    fn redefined(&mut self, change: &SessionChange) {
+        let _ = change;
+    }
 
     /// Returns the most connections that may carry one session.
     fn session_connections_max(&self) -> u32 {

@@ -212,13 +212,16 @@ impl Gateway {
             let why = match reason {
                 Reason::KeyReplaced => "its key is not the one that it has now",
                 Reason::NotEntitled => "its firm or role is not the one that it has now",
+                Reason::KeyExpired => "its key has expired",
                 Reason::TakenOver => "another gateway has it",
                 Reason::PartitionAway => "a link began anew",
                 Reason::ResumeOutOfRange | Reason::ResumeOtherHistory => "its events are gone",
                 _ => "too slow for what is kept",
             };
             match reason {
-                Reason::KeyReplaced | Reason::NotEntitled => self.counters.keys_ended += 1,
+                Reason::KeyReplaced | Reason::NotEntitled | Reason::KeyExpired => {
+                    self.counters.keys_ended += 1;
+                }
                 Reason::TakenOver => self.counters.sessions_taken_over += 1,
                 Reason::PartitionAway
                 | Reason::ResumeOutOfRange

@@ -95,6 +95,12 @@ impl Grants {
         }
     }
 
+    /// Returns the generation of the next grant: all earlier ones are below it.
+    #[must_use]
+    pub fn next_generation(&self) -> u64 {
+        self.next_generation
+    }
+
     /// Grants a session, or refuses it with the reason. `is_up` tells if a gateway's link is open.
     ///
     /// # Errors

@@ -212,7 +212,7 @@ messages! {
 
     /// Ends a binding at the partition.
     SessionUnbound = 137 {
-        /// The generation that is bound now; zero for none.
+        /// The generation below which no grant binds; zero for none.
         generation: u64,
         /// The gateway's session.
         session_id: SessionId,

@@ -15,6 +15,7 @@
 //! choice of a session is the last one in log and queue.
 
 mod figures;
+mod leases;
 mod old_records;
 mod pump;
 
@@ -26,7 +27,7 @@ use weir_types::{
 };
 use weir_wire::frame::put_frame;
 use weir_wire::message::Message;
-use weir_wire::reference::{SessionChoice, SessionLost};
+use weir_wire::reference::SessionChoice;
 use weir_wire::session::Logout;
 use weir_wire::{Command, Destination, Request};
 
@@ -39,6 +40,7 @@ use crate::message::{
 use crate::plant::{self, Plant};
 use crate::records::addressed;
 pub use figures::{EndFigures, LinkFigures};
+pub use leases::Revocation;
 use old_records::OldAsk;
 
 /// The bytes of output beyond which no batch is made for a link.
@@ -213,6 +215,8 @@ struct EndedBinding {
     generation: u64,
     /// True if the session was lost with it.
     is_lost: bool,
+    /// The reason for which grants up to its generation are void.
+    revoked_for: Option<Reason>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -535,14 +539,6 @@ impl PartitionEnd {
         }
     }
 
-    /// Another process has the gateway's identity now: the sessions of the one before are absent.
-    fn orphan(&mut self, gateway: SessionId, before: &GatewayLink) {
-        let mut bindings = self.bindings.values_mut();
-        for binding in bindings.by_ref().filter(|one| one.gateway == gateway) {
-            binding.absent_since.get_or_insert(before.heard_at);
-        }
-    }
-
     fn bind(&mut self, gateway: SessionId, bind: &BindSession, view: &impl PartitionView) {
         let id = bind.bound_session_id;
         let Some(link) = self.links.get(&gateway) else { return };
@@ -621,6 +617,7 @@ impl PartitionEnd {
         let ended = self.ended.get(&bind.bound_session_id)?;
         match ended.generation.cmp(&bind.generation) {
             Ordering::Less => None,
+            _ if ended.revoked_for.is_some() => ended.revoked_for,
             // Its gateway has to learn that its client's orders are cancelled, and the commands
             // that it has kept since are too old.
             Ordering::Equal => {
@@ -636,18 +633,6 @@ impl PartitionEnd {
         range.next_back().map_or(RequestNo::NONE, |((_, request_no), _)| *request_no)
     }
 
-    /// Lets a session's lease run, if it is bound to this process.
-    fn leave(&mut self, id: SessionId, by: Claimed) {
-        let Some(link) = self.links.get(&by.gateway) else { return };
-        let binding = self.bindings.get_mut(&id);
-        let is_its =
-            |one: &&mut Binding| one.gateway == by.gateway && one.incarnation == by.incarnation;
-        if let Some(binding) = binding.filter(is_its) {
-            // Its message has just come.
-            binding.absent_since.get_or_insert(link.heard_at);
-        }
-    }
-
     /// Puts a binding into the place of another one, and the choice into the queue.
     fn put_binding(&mut self, id: SessionId, binding: Binding, is_on: bool) {
         let before = self.bindings.insert(id, binding);
@@ -656,17 +641,8 @@ impl PartitionEnd {
             if plant::is(Plant::MoveLoses) {
                 self.sequence_loss(id);
             }
-            let unbound = SessionUnbound {
-                generation: binding.generation,
-                session_id: before.gateway,
-                bound_session_id: id,
-                partition_id: self.terms.partition_id,
-                reason: Reason::TakenOver,
-            };
-            let link = self.links.get_mut(&before.gateway).filter(|l| l.phase != Phase::Absent);
-            if let Some(link) = link.filter(|l| l.incarnation == before.incarnation) {
-                put_frame(&unbound, &mut link.output);
-            }
+            let (good_from, reason) = (binding.generation, Reason::TakenOver);
+            self.tell_unbound(&before, &Revocation { session_id: id, good_from, reason });
         }
         if self.choices.contains(&id) != is_on {
             if is_on {
@@ -677,6 +653,22 @@ impl PartitionEnd {
             let cancel_on_disconnect = if is_on { Switch::On } else { Switch::Off };
             let choice = SessionChoice { session_id: id, cancel_on_disconnect };
             self.put_choice(id, Command::SessionChoice(choice));
+        }
+    }
+
+    /// Tells the gateway of a binding, if that process is connected, that it has ended.
+    fn tell_unbound(&mut self, before: &Binding, revoked: &Revocation) {
+        let Revocation { session_id, good_from, reason } = *revoked;
+        let unbound = SessionUnbound {
+            generation: good_from,
+            session_id: before.gateway,
+            bound_session_id: session_id,
+            partition_id: self.terms.partition_id,
+            reason,
+        };
+        let link = self.links.get_mut(&before.gateway).filter(|l| l.phase != Phase::Absent);
+        if let Some(link) = link.filter(|l| l.incarnation == before.incarnation) {
+            put_frame(&unbound, &mut link.output);
         }
     }
 
@@ -707,39 +699,6 @@ impl PartitionEnd {
             self.lose(id);
         } else {
             binding.absent_since.get_or_insert(now);
-        }
-    }
-
-    /// Ends a session's binding, and sequences its loss if its choice says so.
-    fn lose(&mut self, id: SessionId) {
-        let is_lost = self.choices.contains(&id);
-        let ended = self.bindings.remove(&id);
-        if let Some(Binding { generation, .. }) = ended.filter(|_| !plant::is(Plant::EndForgotten))
-        {
-            self.ended.insert(id, EndedBinding { generation, is_lost });
-        }
-        self.sequence_loss(id);
-    }
-
-    fn sequence_loss(&mut self, id: SessionId) {
-        if self.choices.remove(&id) {
-            let lost = SessionLost { session_id: id, cancel_on_disconnect: Switch::On };
-            self.put_notice(Command::SessionLost(lost));
-        }
-    }
-
-    /// All sessions of the gateway are named: the others have ended.
-    fn named(&mut self, gateway: SessionId) {
-        let Some(link) = self.links.get_mut(&gateway) else { return };
-        link.phase = Phase::Open;
-        let (incarnation, named) = (link.incarnation, std::mem::take(&mut link.named));
-        let is_its = |one: &Binding| one.gateway == gateway && one.incarnation == incarnation;
-        let bindings = self.bindings.iter().filter(|(id, one)| is_its(one) && !named.contains(id));
-        // One that may come back elsewhere has its own time.
-        let ended = bindings.filter(|(_, one)| one.absent_since.is_none()).map(|(id, _)| *id);
-        let ended: Vec<_> = ended.collect();
-        if !plant::is(Plant::UnnamedKept) {
-            ended.into_iter().for_each(|id| self.lose(id));
         }
     }
 
@@ -833,39 +792,8 @@ impl PartitionEnd {
                 link.put_pulse(&terms, ring, now);
             }
         }
-        let is_over = |since: Nanos| now.since(since) >= terms.lease;
-        let is_lapsed = |one: &Binding| {
-            let link = self.links.get(&one.gateway).filter(|l| l.incarnation == one.incarnation);
-            let away_since = link.filter(|link| link.phase == Phase::Absent).map(|link| {
-                match plant::is(Plant::LeaseFromOpening) {
-                    true => link.opened_at,
-                    false => link.heard_at,
-                }
-            });
-            one.absent_since.or(away_since).is_some_and(is_over)
-        };
-        let lapsed = self.bindings.iter().filter(|(_, one)| is_lapsed(one)).map(|(id, _)| *id);
-        let lapsed: Vec<_> = lapsed.collect();
-        for id in lapsed {
-            self.lapsed += u64::from(self.choices.contains(&id));
-            if plant::is(Plant::LapseUnsequenced) {
-                self.bindings.remove(&id);
-            } else {
-                self.lose(id);
-            }
-        }
-        self.links.retain(|_, link| link.phase != Phase::Absent || !is_over(link.heard_at));
+        self.let_lapse(now);
         silent
-    }
-
-    /// A start reads logs and waits for limits between its build and its first cycle, for minutes
-    /// if the log is long. No gateway could come meanwhile.
-    fn begin_leases(&mut self, now: Nanos) {
-        if std::mem::replace(&mut self.has_begun, true) {
-            return;
-        }
-        let recovered = self.bindings.values_mut().filter(|one| one.gateway.is_none());
-        recovered.for_each(|one| one.absent_since = Some(now));
     }
 }
 

@@ -41,6 +41,8 @@ weir_plant::plants! {
         LowerGenerationBinds,
         /// A command is taken from a gateway to which its session is not bound.
         UnboundCommandTaken,
+        /// A session whose rights are taken away stays bound.
+        RightsKept,
         /// A seal is not compared.
         SealIgnored,
         /// The credit of events is not counted.

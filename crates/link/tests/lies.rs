@@ -8,7 +8,7 @@ use weir_link::grants::Grant;
 use weir_link::message::{
     BindSession, BindingsNamed, CommandBatch, LinkedCommand, LogId, OpenLink, Seal, UnbindSession,
 };
-use weir_link::partition_end::{RequestName, SessionPosition};
+use weir_link::partition_end::{RequestName, Revocation, SessionPosition};
 use weir_link::{PartitionEnd, PartitionTerms, PartitionView, ToGateway};
 use weir_types::{
     ClOrdId, Epoch, EventNo, InstrumentId, Nanos, OrderId, PartitionId, Position, Reason,
@@ -377,6 +377,7 @@ fn each_planted_bug_of_checks_is_found() {
         ),
         (Plant::SealIgnored, a_session_is_bound_by_a_grant_of_a_higher_generation_alone),
         (Plant::LowerGenerationBinds, a_session_is_bound_by_a_grant_of_a_higher_generation_alone),
+        (Plant::RightsKept, a_grant_that_is_void_binds_at_no_partition_that_was_away),
     ] {
         plant::set(Some(planted));
         let found = std::panic::catch_unwind(test).is_err();
@@ -432,4 +433,69 @@ fn a_binding_whose_session_was_lost_does_not_go_on() {
         };
         assert_eq!(refusals(&mut end, HONEST), [reason], "{cancel_on_disconnect:?}");
     }
+}
+
+fn revoked(good_from: u64) -> Revocation {
+    Revocation { session_id: SESSION, good_from, reason: Reason::KeyReplaced }
+}
+
+/// A gateway that did not hear of it, since its link to control was cut, traded on for the session
+/// whose key had been taken away.
+#[test]
+fn a_session_whose_rights_are_taken_away_ends_at_the_partition_whatever_its_gateway_knows() {
+    for cancel_on_disconnect in [Switch::On, Switch::Off] {
+        let mut end = partition();
+        send(&mut end, HONEST, &BindSession { cancel_on_disconnect, ..bind(HONEST, 5) }).unwrap();
+        while end.next_command().is_some() {
+            end.command_taken();
+        }
+        end.take_output(HONEST);
+        // One has entered the ring, and one waits for it.
+        take(&mut end, HONEST, &batch(HONEST, 5, &cancel(SESSION, 1)).1).unwrap();
+        end.command_taken();
+        take(&mut end, HONEST, &batch(HONEST, 5, &cancel(SESSION, 2)).1).unwrap();
+        end.revoke(&revoked(6));
+        assert_eq!((end.bound_to(SESSION), end.figures().bindings), (None, 0));
+        let lost = SessionLost { session_id: SESSION, cancel_on_disconnect };
+        let want = (cancel_on_disconnect == Switch::On).then_some(Command::SessionLost(lost));
+        assert_eq!(end.next_command().map(|next| next.command), want);
+        end.command_taken();
+        assert_eq!(refusals(&mut end, HONEST), [Reason::KeyReplaced]);
+        take(&mut end, HONEST, &batch(HONEST, 5, &cancel(SESSION, 3)).1).unwrap();
+        assert_eq!(
+            (end.next_command(), refusals(&mut end, HONEST)),
+            (None, vec![Reason::NotLoggedOn])
+        );
+        // No grant of before binds it, neither here nor elsewhere, and each later one does.
+        for (gateway, generation) in [(HONEST, 5), (LIAR, 4)] {
+            for is_again in [Switch::On, Switch::Off] {
+                let again = BindSession { is_again, ..bind(gateway, generation) };
+                send(&mut end, gateway, &again).unwrap();
+                assert_eq!(refusals(&mut end, gateway), [Reason::KeyReplaced]);
+            }
+        }
+        send(&mut end, LIAR, &bind(LIAR, 6)).unwrap();
+        assert_eq!(refusals(&mut end, LIAR), [Reason::None]);
+        // The number of the request that was dropped is free: it is no copy of one under way.
+        take(&mut end, LIAR, &batch(LIAR, 6, &cancel(SESSION, 2)).1).unwrap();
+        assert_eq!(end.next_command().map(|next| next.command), Some(cancel(SESSION, 2)));
+        // An old news ends nothing.
+        end.revoke(&revoked(6));
+        assert_eq!(end.bound_to(SESSION), Some((LIAR, 6)));
+    }
+}
+
+/// A gateway that was away went on with the session, which nobody had bound since.
+#[test]
+fn a_grant_that_is_void_binds_at_no_partition_that_was_away() {
+    let mut end = partition();
+    end.disconnected(HONEST);
+    end.revoke(&revoked(9));
+    send(&mut end, HONEST, &open(HONEST)).unwrap();
+    end.take_output(HONEST);
+    send(&mut end, HONEST, &BindSession { is_again: Switch::On, ..bind(HONEST, 5) }).unwrap();
+    send(&mut end, HONEST, &bind(HONEST, 8)).unwrap();
+    send(&mut end, HONEST, &bind(HONEST, 9)).unwrap();
+    let told = refusals(&mut end, HONEST);
+    assert_eq!(told, [Reason::KeyReplaced, Reason::KeyReplaced, Reason::None]);
 }

@@ -41,10 +41,11 @@ fn the_rules_hold_through_cuts_and_kills() {
         sum.continued += tally.continued;
         sum.epochs += tally.epochs;
         sum.lapses += tally.lapses;
+        sum.revoked += tally.revoked;
     }
     println!("{sum:?}");
-    let Tally { answers, cuts, kills, losses, moves, continued, epochs, lapses } = sum;
-    let each = [answers, cuts, kills, losses, moves, continued, epochs, lapses];
+    let Tally { answers, cuts, kills, losses, moves, continued, epochs, lapses, revoked } = sum;
+    let each = [answers, cuts, kills, losses, moves, continued, epochs, lapses, revoked];
     assert!(each.iter().all(|count| *count > 0), "something never happened: {sum:?}");
 }
 

@@ -72,6 +72,8 @@ pub struct Control {
     waiting: BTreeMap<(SessionId, SessionId), ClaimSession>,
     /// The sessions that gateways have named since the opening of their links, until the last.
     named: BTreeMap<SessionId, BTreeSet<SessionId>>,
+    /// The records of control behind the last definitions that took sessions' rights away.
+    redefined: BTreeMap<SessionId, u64>,
 }
 
 /// Refuses a gateway's claim.
@@ -91,8 +93,17 @@ impl Control {
     #[must_use]
     pub fn new(start: u64, key: SealKey) -> Control {
         let grants = Grants::of_start(start);
-        let (waiting, named) = (BTreeMap::new(), BTreeMap::new());
-        Control { grants, key, answers_from: None, waiting, named }
+        let (waiting, named, redefined) = Default::default();
+        Control { grants, key, answers_from: None, waiting, named, redefined }
+    }
+
+    /// Takes a session's rights away by a definition, behind which `next_record` is the next one of
+    /// control; none if its key has expired. Returns the generation of the first good grant.
+    pub fn revoke(&mut self, session_id: SessionId, next_record: Option<u64>) -> u64 {
+        if let Some(next_record) = next_record {
+            self.redefined.insert(session_id, next_record);
+        }
+        self.grants.next_generation()
     }
 
     /// Takes a gateway's claim; false when there is no room for it.
@@ -113,10 +124,18 @@ impl Control {
         if now < from {
             return 0;
         }
-        let count = self.waiting.len();
-        for ((gateway, _), message) in std::mem::take(&mut self.waiting) {
+        let mut count = 0;
+        for ((gateway, id), message) in std::mem::take(&mut self.waiting) {
             // One that has gone meanwhile claims nothing.
             let Some(incarnation) = end.connected_as(gateway) else { continue };
+            // It may have proved its client's identity by the key of before: it has the definition
+            // before the grant, and gives the logon up.
+            let next_record = self.redefined.get(&id).copied().unwrap_or(0);
+            if end.next_record_of(gateway).is_none_or(|next| next < next_record) {
+                self.waiting.insert((gateway, id), message);
+                continue;
+            }
+            count += 1;
             let from = Claimant { gateway, incarnation };
             self.answer_one(&Claim { from, message, at: now }, end);
         }
@@ -179,15 +198,23 @@ impl Control {
         self.grants.release(by, session_id, generation);
     }
 
-    /// Returns the time of the next cycle that claims need.
+    /// Returns the time of the next cycle that claims need. Those that wait for a gateway are
+    /// looked at when it gets records.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Nanos> {
-        self.answers_from.filter(|_| !self.waiting.is_empty())
+    pub fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        self.answers_from.filter(|from| *from > now && !self.waiting.is_empty())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use weir_link::codec::next_message;
+    use weir_link::message::{LogId, OpenLink};
+    use weir_link::partition_end::SessionPosition;
+    use weir_link::{PartitionTerms, PartitionView};
+    use weir_types::{Epoch, EventNo, PartitionId, Position, Switch};
+    use weir_wire::frame::put_frame;
+
     use super::*;
 
     #[test]
@@ -222,6 +249,104 @@ mod tests {
         let third = begin_start(&dir).expect("it is kept");
         std::fs::remove_dir_all(&dir).expect("it is there");
         assert!(third.number == 1 && !third.key.is_good(&sealed));
+    }
+
+    /// The control partition, which has nine records.
+    struct Records;
+
+    impl PartitionView for Records {
+        fn end_record(&self) -> u64 {
+            10
+        }
+
+        fn epoch(&self) -> Epoch {
+            Epoch(1)
+        }
+
+        fn epoch_end(&self, _: Epoch, _: u64) -> Option<(Position, Epoch)> {
+            None
+        }
+
+        fn continues(&self, _: u64, _: Epoch) -> bool {
+            true
+        }
+
+        fn record(&mut self, _: u64, _: &mut Vec<u8>) -> bool {
+            false
+        }
+
+        fn session(&self, _: SessionId, _: EventNo, _: Epoch) -> Option<SessionPosition> {
+            None
+        }
+
+        fn record_of(&self, _: SessionId, _: EventNo) -> u64 {
+            10
+        }
+
+        fn past_records(&self, _: SessionId, _: EventNo, _: u64) -> Vec<u64> {
+            Vec::new()
+        }
+
+        fn is_granted(&self, _: &Grant) -> bool {
+            true
+        }
+
+        fn is_trader(&self, _: SessionId) -> bool {
+            false
+        }
+    }
+
+    /// Opens a gateway's link to control, which lacks the records from this one on.
+    fn open(end: &mut PartitionEnd, gateway: SessionId, next_record: u64) {
+        let open = OpenLink {
+            incarnation: 3,
+            next_record,
+            window_bytes: 1 << 20,
+            session_id: gateway,
+            epoch: Epoch(1),
+            partition_id: PartitionId(0),
+            log_id: LogId([1; 16]),
+        };
+        let mut frame = Vec::new();
+        put_frame(&open, &mut frame);
+        let arrived = next_message(&frame, Nanos(1)).expect("it is a frame").expect("it is whole");
+        end.take(gateway, arrived, &mut Records).expect("it is in place");
+    }
+
+    /// The gateway had let its client in by the key of before, and read the definition later.
+    #[test]
+    fn a_claim_is_answered_behind_the_definition_that_its_gateway_lacks() {
+        let terms = PartitionTerms {
+            partition_id: PartitionId(0),
+            log_id: LogId([1; 16]),
+            incarnation: 1,
+            lease: Nanos(10_000_000_000),
+            pulse: Nanos(1_000_000_000),
+            commands_max: 4,
+        };
+        let mut end = PartitionEnd::new(terms, []);
+        let mut control = Control::new(1, SealKey::new([7; 32]));
+        let (gateway, id, other) = (SessionId(501), SessionId(3), SessionId(4));
+        let claim = |bound_session_id| ClaimSession {
+            heard: Nanos(0),
+            session_id: gateway,
+            bound_session_id,
+            takeover: Switch::Off,
+        };
+        open(&mut end, gateway, 8);
+        control.answer(&mut end, Nanos(1));
+        let now = Nanos(1 + NAMING_TIME);
+        assert_eq!(control.revoke(id, Some(9)), Grants::of_start(1).next_generation());
+        for id in [id, other] {
+            assert!(control.claim(gateway, claim(id)));
+        }
+        assert_eq!(control.answer(&mut end, now), 1, "that of the other session");
+        assert_eq!(control.answer(&mut end, now), 0);
+        assert_eq!(control.next_deadline(now), None, "no cycle is spent on it");
+        assert_eq!(control.grants.holder(id), None);
+        open(&mut end, gateway, 9);
+        assert_eq!(control.answer(&mut end, now), 1);
+        assert!(control.grants.holder(id).is_some() && control.grants.holder(other).is_some());
     }
 
     fn held(control: &Control, by: Claimant, session_id: SessionId, generation: u64) -> HeldGrant {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use weir_door::directory::SessionChange;
 use weir_door::{
     ConnectionId, Door, DoorLimits, Intake, Limits, Link, Links, Listener, ListenerParts,
     OwnMessage, Protocol, SessionMessage, Terms,
@@ -15,15 +16,17 @@ use weir_door::{
 use weir_io::Rng;
 use weir_link::codec::FRAME_LEN_MAX;
 use weir_link::grants::Claimant;
+use weir_link::partition_end::Revocation;
 use weir_link::{Arrived, PartitionView as _, ToPartition};
 use weir_partition::control_import::ImportProgress;
 use weir_partition::event_reader::EventReader;
-use weir_types::{Nanos, PartitionId, Reason, Role, SessionId, Switch};
+use weir_types::{Nanos, PartitionId, Reason, Role, SessionId, Switch, WallOffset};
 use weir_wire::message::DecodeError;
 use weir_wire::session::NodeId;
 use weir_wire::{ClientMessage, Definition, Event, SCHEMA_VERSION};
 
 use crate::control::{Control, refuse_claim};
+use crate::expiries::Expiries;
 use crate::figures::LinksBoard;
 use crate::partition::LinkedPartition;
 
@@ -75,6 +78,7 @@ pub struct LinkDoor {
     connections: BTreeMap<(usize, SessionId), ConnectionId>,
     /// Connections to be ended, with the reason.
     endings: Vec<(ConnectionId, Reason)>,
+    expiries: Expiries,
     next_care: Nanos,
     board: Arc<LinksBoard>,
 }
@@ -108,6 +112,7 @@ pub fn link_door(parts: LinkDoorParts) -> std::io::Result<LinkDoorAgent> {
         control: parts.control,
         connections: BTreeMap::new(),
         endings: Vec::new(),
+        expiries: Expiries::default(),
         next_care: Nanos(0),
         board: parts.board,
     };
@@ -193,7 +198,9 @@ impl LinkDoor {
         match message {
             ToPartition::ClaimSession(claim) => {
                 let LinkedPartition { end, side, .. } = &mut self.partitions[0];
-                if let Some(reason) = side.refused_to_gateways(claim.bound_session_id) {
+                let refused = side.refused_to_gateways(claim.bound_session_id);
+                if let Some(reason) = refused.or(self.expiries.refused(claim.bound_session_id, now))
+                {
                     refuse_claim(end, gateway, claim.bound_session_id, reason);
                 } else if !self.control.claim(gateway, *claim) {
                     self.fail(link, Reason::WindowOverrun);
@@ -263,12 +270,26 @@ impl LinkDoor {
         done
     }
 
-    /// Ends the links of gateways that are silent, or that lack records which are gone.
+    /// Takes a session's rights away at all partitions: its gateway may not hear of it. A binding
+    /// by a later grant stands.
+    fn revoke(&mut self, session_id: SessionId, reason: Reason) {
+        let is_defined = reason != Reason::KeyExpired;
+        let next_record = is_defined.then(|| self.definitions.next_record());
+        let good_from = self.control.revoke(session_id, next_record);
+        let revocation = Revocation { session_id, good_from, reason };
+        self.partitions.iter_mut().for_each(|partition| partition.end.revoke(&revocation));
+    }
+
+    /// Ends the links of gateways that are silent, or that lack records which are gone, and the
+    /// bindings of sessions whose key has expired.
     fn care(&mut self, now: Nanos) {
         if now < self.next_care {
             return;
         }
         self.next_care = Nanos(now.0 + CARE_INTERVAL);
+        for session_id in self.expiries.take_due(now) {
+            self.revoke(session_id, Reason::KeyExpired);
+        }
         for (index, partition) in self.partitions.iter_mut().enumerate() {
             let range = (index, SessionId(0))..=(index, SessionId(u32::MAX));
             let gateways = self.connections.range(range).map(|((_, gateway), _)| *gateway);
@@ -321,12 +342,25 @@ impl Protocol for LinkDoor {
             return false;
         }
         if let Ok(Event::Defined(_, Definition::DefineSession(d))) = Event::decode(record) {
+            self.expiries.define(&d);
             let is_trader = d.role == Role::Trader;
             for partition in &mut self.partitions {
                 partition.side.note_role(d.defined_session_id, is_trader);
             }
         }
         true
+    }
+
+    fn redefined(&mut self, change: &SessionChange) {
+        let reason = change.reason_to_end(change.before.firm_id, change.before.role);
+        if let Some(reason) = reason {
+            tracing::info!(session = change.session_id.0, ?reason, "a session's bindings end");
+            self.revoke(change.session_id, reason);
+        }
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.expiries.wall_clock_moved(wall);
     }
 
     fn session_connections_max(&self) -> u32 {
@@ -407,6 +441,6 @@ impl Protocol for LinkDoor {
             return Some(Nanos(now.0 + RETRY_INTERVAL));
         }
         let look = (!self.connections.is_empty()).then_some(Nanos(now.0 + LOOK_INTERVAL));
-        look.into_iter().chain(self.control.next_deadline()).min()
+        look.into_iter().chain(self.control.next_deadline(now)).min()
     }
 }

@@ -2,7 +2,8 @@
 //! partitions ([`weir_link`], `docs/protocols/link.md`).
 //!
 //! * [`door`]: the listener of a node with `[link]`; [`partition`]: a partition of it, with the
-//!   index of its events and its ring; [`control`]: the grants of sessions, under a [`seal`].
+//!   index of its events and its ring; [`control`]: the grants of sessions, under a [`seal`];
+//!   [`expiries`]: those of their keys.
 //! * [`uplinks`]: the agent of a gateway process, with a connection to each partition
 //!   ([`connection`]) and the events of each in a tail of its own ([`linked_port`]). [`config`]:
 //!   the section that names them. [`figures`]: those of both on status pages.
@@ -14,6 +15,7 @@ pub mod config;
 pub mod connection;
 pub mod control;
 pub mod door;
+pub mod expiries;
 pub mod figures;
 pub mod linked_port;
 pub mod partition;

@@ -16,7 +16,7 @@ use weir_link::kept::LinkCommand;
 use weir_link::message::{
     ClaimSession, CommandRefused, EpochEnded, LogId, Seal, SessionBound, SessionUnbound, StageSpans,
 };
-use weir_link::partition_end::RequestName;
+use weir_link::partition_end::{RequestName, Revocation};
 use weir_link::{
     GatewayEnd, GatewayTerms, GatewayView, LinkFault, PartitionEnd, PartitionTerms, ToGateway,
 };
@@ -194,6 +194,14 @@ struct Gateway {
     void_before: Nanos,
 }
 
+/// A request that a client gave to a gateway.
+struct HandedOver {
+    at: usize,
+    then: Nanos,
+    /// The generation by which the session was held there.
+    generation: u64,
+}
+
 #[derive(Default)]
 struct Client {
     at: Option<usize>,
@@ -205,8 +213,8 @@ struct Client {
     unanswered: BTreeMap<u64, u64>,
     answered: BTreeSet<u64>,
     sent: BTreeMap<u64, u64>,
-    /// The gateway and the time of the last hand-over of each request.
-    handed: BTreeMap<u64, (usize, Nanos)>,
+    /// The last hand-over of each request.
+    handed: BTreeMap<u64, HandedOver>,
     /// The time until which a session that moves must not be lost.
     moves_until: Nanos,
 }
@@ -222,6 +230,7 @@ pub struct Tally {
     pub continued: u64,
     pub lapses: u64,
     pub epochs: u64,
+    pub revoked: u64,
 }
 
 /// All of it.
@@ -236,6 +245,10 @@ pub struct World {
     incarnations: u64,
     may_repeat: bool,
     generations: BTreeMap<SessionId, u64>,
+    /// The generation of the first good grant of sessions whose rights were taken away since the
+    /// partition's start, and those of them whose loss may wait for the ring.
+    revoked: BTreeMap<SessionId, u64>,
+    just_revoked: BTreeSet<SessionId>,
     /// The time at which the partition last had the session bound.
     named: BTreeMap<SessionId, Nanos>,
     /// The ring takes nothing until then.
@@ -300,6 +313,8 @@ impl World {
             incarnations: 10,
             may_repeat: false,
             generations: BTreeMap::new(),
+            revoked: BTreeMap::new(),
+            just_revoked: BTreeSet::new(),
             named: BTreeMap::new(),
             ring_full_until: Nanos(0),
             was_full: false,
@@ -381,11 +396,15 @@ impl World {
                 let by = self.random.below(200 * MS);
                 self.advance(by);
             }
+            37 if self.random.one_in(3) => self.revoke(),
             _ => {}
         }
         self.serve_gateways(has_faults);
         self.deliver();
         self.serve_partition();
+        if self.end.next_command().is_none() {
+            self.just_revoked.clear();
+        }
         self.deliver_to_clients();
     }
 
@@ -411,14 +430,16 @@ impl World {
         let client = self.clients.get_mut(&id).expect("all are there");
         let Some(at) = client.at else { return };
         let command = LinkCommand { request: request(id, number), trace_id: 0, t0: self.now };
-        let taken = self.gateways[at].end.hand_over(command);
+        let end = &mut self.gateways[at].end;
+        let generation = end.generation_of(id).unwrap_or(0);
+        let taken = end.hand_over(command);
         if self.is_traced {
             eprintln!("  session {id} request {number} at {at}: {taken:?}");
         }
         match taken {
             HandOver::Taken => {
                 *client.sent.entry(number).or_default() += 1;
-                client.handed.insert(number, (at, self.now));
+                client.handed.insert(number, HandedOver { at, then: self.now, generation });
             }
             HandOver::UnderWay | HandOver::NoRoom | HandOver::NotBound => {}
         }
@@ -535,6 +556,20 @@ impl World {
         let choices: Vec<_> = self.node.choices.iter().copied().collect();
         self.end = PartitionEnd::new(terms(self.incarnations), choices);
         self.generations.clear();
+        self.revoked.clear();
+    }
+
+    /// Control takes a session's rights away. The partition hears of it; the gateway, by the
+    /// partition alone, or never if its link is cut.
+    fn revoke(&mut self) {
+        let session_id = SessionId(1 + self.random.below(u64::from(SESSIONS)) as u32);
+        let good_from = self.grants.next_generation();
+        self.trace(&format!("revoke {session_id}, good from {good_from}"));
+        let reason = Reason::KeyReplaced;
+        self.end.revoke(&Revocation { session_id, good_from, reason });
+        self.revoked.insert(session_id, good_from);
+        self.just_revoked.insert(session_id);
+        self.tally.revoked += 1;
     }
 
     /// The log is full for the requests in the ring.
@@ -730,13 +765,16 @@ impl World {
                 let handed =
                     self.clients[&request.session_id()].handed.get(&request.request_no().0);
                 let is_void =
-                    handed.is_some_and(|(at, then)| *then < self.gateways[*at].void_before);
+                    handed.is_some_and(|one| one.then < self.gateways[one.at].void_before);
                 assert!(!is_void, "9: a request is handed on behind the lapse of its lease");
+                let good_from = self.revoked.get(&request.session_id()).copied().unwrap_or(0);
+                let is_revoked = handed.is_some_and(|one| one.generation < good_from);
+                assert!(!is_revoked, "10: a request without right is handed on");
             }
             Command::SessionLost(lost) => {
                 let client = &self.clients[&lost.session_id];
-                if self.was_full {
-                    // The loss may be older than the session's logon.
+                if self.was_full || self.just_revoked.contains(&lost.session_id) {
+                    // The loss may be older than the session's logon, or have another cause.
                     return;
                 }
                 assert!(self.now >= client.moves_until, "4: a session that moves is lost");

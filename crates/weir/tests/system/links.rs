@@ -23,6 +23,7 @@ use weir_wire::dialogue::{NodeMessage, put_logon};
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::RawMessage;
 use weir_wire::message::Message as _;
+use weir_wire::reference::DefineSession;
 use weir_wire::session::{Heartbeat, Logon};
 use weir_wire::{Event, PlainEvent, Request};
 
@@ -61,6 +62,7 @@ struct Heard {
     past: Vec<u64>,
     claimed: Vec<SessionClaimed>,
     refused: Vec<CommandRefused>,
+    unbound: Vec<SessionUnbound>,
     old: Vec<Vec<u64>>,
 }
 
@@ -97,7 +99,9 @@ impl GatewayView for Heard {
         self.past.extend(records);
     }
 
-    fn unbound(&mut self, _unbound: &SessionUnbound) {}
+    fn unbound(&mut self, unbound: &SessionUnbound) {
+        self.unbound.push(*unbound);
+    }
 
     fn refused(&mut self, refused: &CommandRefused) {
         self.refused.push(*refused);
@@ -330,6 +334,40 @@ fn a_session_whose_gateway_is_gone_loses_its_orders_when_the_lease_lapses() {
     node.partition_when(TRADING, |row| row["live_orders"] == 1);
     drop((control, partition));
     node.partition_when(TRADING, |row| row["live_orders"] == 0);
+}
+
+/// Its orders were executed for as long as the gateway's link to control was cut.
+#[test]
+fn a_session_whose_key_is_taken_away_ends_at_a_partition_whose_gateway_does_not_hear_of_it() {
+    for (reason, change) in [
+        (
+            Reason::KeyReplaced,
+            DefineSession { credential: definition_of(&BOB).credential, ..definition_of(&ALICE) },
+        ),
+        (Reason::KeyExpired, DefineSession { valid_until: Nanos(1), ..definition_of(&ALICE) }),
+    ] {
+        let link = free_address();
+        let (_home, node) = exchange(link, 60_000);
+        let mut control = Script::open(link, CONTROL, 7);
+        let mut partition = Script::open(link, TRADING, 7);
+        let SessionClaimed { generation, seal, .. } = control.claim(ALICE);
+        partition.bind(ALICE, generation, seal);
+        partition.send(numbered(ALICE, 1, ALICE.sell(1, 100, 5)));
+        partition.event(0);
+        node.partition_when(TRADING, |row| row["live_orders"] == 1);
+        drop(control);
+        node.admin().define_session(change).unwrap();
+        let unbound =
+            partition.until("the end of the binding", |script| script.heard.unbound.pop());
+        assert_eq!((unbound.bound_session_id, unbound.reason), (ALICE.session_id, reason));
+        node.partition_when(TRADING, |row| row["live_orders"] == 0);
+        assert_eq!(partition.bind(ALICE, generation, seal).reason, reason, "the grant is void");
+        // Nor does control grant the session by a key that has expired.
+        let mut control = Script::open(link, CONTROL, 8);
+        let granted = control.claim(ALICE);
+        let want = if reason == Reason::KeyExpired { reason } else { Reason::None };
+        assert_eq!(granted.reason, want);
+    }
 }
 
 #[test]
