@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use weir_door::ConnectionId;
-use weir_door::directory::KnownSession;
+use weir_door::directory::{KnownSession, SessionChange};
 use weir_door::reception::{LogonRequest, MessageOrigin, refusal};
 use weir_link::gateway_end::{SessionPoint, WantedBinding};
 use weir_link::message::{Seal, SessionClaimed};
@@ -329,7 +329,11 @@ impl Gateway {
             return self.give_up(&pending);
         };
         connection.logs_on = false;
-        let judged = judge_owner(&mut self.sessions, &pending.asked, pending.via);
+        let wall = self.reception.directory.wall_at(now);
+        let judged = match KnownSession::is_over(pending.known.valid_until, wall) {
+            true => Err(refusal(id, Reason::KeyExpired)),
+            false => judge_owner(&mut self.sessions, &pending.asked, pending.via),
+        };
         match judged {
             _ if connection.closing_by.is_some() => self.give_up(&pending),
             Err(reject) => {
@@ -410,10 +414,20 @@ impl Gateway {
         }
     }
 
-    /// Refuses the logon under way of a session whose definition has changed.
-    pub(super) fn redefine_pending(&mut self, id: SessionId, known: KnownSession, now: Nanos) {
-        if self.pending.0.get(&id).is_some_and(|pending| pending.known != known) {
-            self.end_pending(id, &refusal(id, Reason::NotEntitled), now);
+    /// Applies a new definition to the logon under way of its session, which has proved its
+    /// identity by the one before.
+    ///
+    /// | firm or role | key | the logon |
+    /// | --- | --- | --- |
+    /// | other | any | refused with `NotEntitled` |
+    /// | same | other | refused with `KeyReplaced` |
+    /// | same | same | goes on, with the new limits and the new expiry |
+    pub(super) fn redefine_pending(&mut self, change: &SessionChange, now: Nanos) {
+        let id = change.session_id;
+        let Some(pending) = self.pending.0.get_mut(&id) else { return };
+        match change.reason_to_end(pending.known.firm_id, pending.known.role) {
+            None => pending.known = change.known,
+            Some(reason) => self.end_pending(id, &refusal(id, reason), now),
         }
     }
 

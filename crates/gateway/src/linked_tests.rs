@@ -4,10 +4,13 @@
 use weir_link::gateway_end::SessionPoint;
 use weir_link::message::{Seal, SessionBound, SessionClaimed};
 use weir_partition::event_reader::EventReader;
-use weir_types::{Epoch, EventNo, PartitionId, Reason, RequestNo, SessionId, Switch};
+use weir_types::{
+    Epoch, EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch,
+};
+use weir_wire::reference::DefineSession;
 
 use crate::linked::{BindAsk, LinkAgentPort, LinkAnswer, LinkAsk, ListedBinding};
-use crate::second_protocol::{Client, Node};
+use crate::second_protocol::{Client, Node, definition_of};
 
 const ALICE: SessionId = SessionId(3);
 const GENERATION: u64 = 5;
@@ -489,4 +492,62 @@ fn a_grant_that_comes_too_late_is_given_back_with_the_session_that_is_logged_on(
     client.say(&mut node, "logout 3\n");
     let unbind = LinkAsk::Unbind(ALICE, GENERATION, Switch::On);
     assert_eq!(links.asks(0), [unbind, LinkAsk::Release(ALICE, 9)]);
+}
+
+/// A logon that was proved by the key of before went on, and its orders were executed.
+#[test]
+fn a_logon_under_way_sees_the_definition_that_takes_its_key_or_its_rights_away() {
+    let other_role = DefineSession { firm_id: FirmId::NONE, role: Role::Supervisor, ..of_alice(7) };
+    let other_limits = DefineSession { in_flight_max: 1, ..of_alice(7) };
+    let gone = DefineSession { valid_until: Nanos(1), ..of_alice(7) };
+    for (definition, refused) in [
+        (of_alice(8), Some("KeyReplaced")),
+        (other_role, Some("NotEntitled")),
+        (gone, Some("KeyExpired")),
+        (other_limits, None),
+    ] {
+        for stage in 0..3 {
+            let (mut node, mut links) = Links::open();
+            let mut client = node.connect();
+            client.tell(&mut node, "logon 3 7\n");
+            let at = |node: &mut Node, of| {
+                if stage == of {
+                    node.define(definition);
+                }
+            };
+            at(&mut node, 0);
+            let mut lines = client.listen(&mut node, 2);
+            for port in [0, 1] {
+                links.asks(port);
+                links.bound(port, CHECKED);
+            }
+            lines.extend(client.listen(&mut node, 2));
+            links.asks(0);
+            at(&mut node, 1);
+            lines.extend(client.listen(&mut node, 2));
+            links.claimed(Reason::None);
+            lines.extend(client.listen(&mut node, 2));
+            at(&mut node, 2);
+            lines.extend(client.listen(&mut node, 2));
+            for port in [0, 1] {
+                links.asks(port);
+                links.bound(port, BOUND);
+            }
+            lines.extend(client.listen(&mut node, 10));
+            let want = match refused {
+                Some(reason) => format!("refused 3 {reason}"),
+                None => "welcome 3 firm 1 0:1 1:1".to_owned(),
+            };
+            assert_eq!(lines, [want], "at stage {stage}");
+            if refused.is_none() {
+                node.is_stalled = true;
+                let lines = client.say(&mut node, "new 3 1 1 buy 10 100\nnew 3 2 1 buy 10 100\n");
+                assert_eq!(lines, ["reject 3 2 TooManyInFlight "], "at stage {stage}");
+            }
+        }
+    }
+}
+
+fn of_alice(key_byte: u8) -> DefineSession {
+    definition_of(ALICE, key_byte)
 }

@@ -306,7 +306,7 @@ impl Gateway {
     /// Applies a new definition to a logged-on session. A session whose key was replaced is ended
     /// soon, as the holder of the old key may be a thief, and so is one that has lost its rights.
     pub(super) fn redefine(&mut self, redefined: &SessionChange, now: Nanos) {
-        self.redefine_pending(redefined.session_id, redefined.known, now);
+        self.redefine_pending(redefined, now);
         let Some(session) = self.sessions.get_mut(redefined.session_id) else { return };
         let ending = redefined.reason_to_end(session.firm_id, session.role);
         session.valid_until = redefined.known.valid_until;
