@@ -1,4 +1,5 @@
-//! Partitions that come back under sessions which logged on without them.
+//! Partitions that come back under sessions which are logged on: without them, or in another
+//! epoch.
 //!
 //! Such a session is bound there from the resume point of its logon, and its client gets a further
 //! `LogonAck`: from then on the partition's events come and its requests are taken.
@@ -113,6 +114,22 @@ impl Gateway {
         self.behind.add(Behind { session_id: id, port }, &mut session.streams[port]);
         self.flush_list.add(&mut connection);
         self.connections.put_back(connection.id, connection);
+    }
+
+    /// Tells all sessions that are logged on at a partition the epoch that has begun there. Their
+    /// clients would state the one before with events of the new one, and be refused: they are of
+    /// no history that the partition knows.
+    pub(super) fn tell_epoch(&mut self, port: usize, now: Nanos) {
+        for id in self.sessions.logged_on_ids() {
+            let session = self.sessions.get(id).filter(|session| !session.streams[port].is_away);
+            let via = session.and_then(|session| session.connection);
+            let Some(mut connection) = via.and_then(|via| self.connections.take(via)) else {
+                continue;
+            };
+            self.tell_states(&mut connection, id, now);
+            self.flush_list.add(&mut connection);
+            self.connections.put_back(connection.id, connection);
+        }
     }
 
     /// Asks partitions again that did not know a session yet.

@@ -551,3 +551,22 @@ fn a_logon_under_way_sees_the_definition_that_takes_its_key_or_its_rights_away()
 fn of_alice(key_byte: u8) -> DefineSession {
     definition_of(ALICE, key_byte)
 }
+
+/// The client's next logon stated the epoch of before with events of the new one, and was refused
+/// as one of another history.
+#[test]
+fn sessions_are_told_the_epoch_that_has_begun_at_a_partition() {
+    let (mut node, mut links) = Links::open();
+    let mut client = node.connect();
+    client.tell(&mut node, "logon 3 7\nnew 3 1 1 buy 10 100\n");
+    assert_eq!(links.let_in(&mut node, &mut client).len(), 2);
+    node.end_epoch(Epoch(2));
+    assert_eq!(client.listen(&mut node, 10), ["welcome 3 firm 1 0:1 1:2"]);
+    let lines = client.say(&mut node, "new 3 2 1 buy 10 100\n");
+    assert!(lines[0].starts_with("report 3 2 2 New"), "{lines:?}");
+    // One that is logged on without the partition is told nothing of it.
+    links.tell(1, LinkAnswer::Away);
+    links.tell(1, LinkAnswer::Lapsed);
+    node.end_epoch(Epoch(3));
+    assert!(client.listen(&mut node, 10).is_empty());
+}

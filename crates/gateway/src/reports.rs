@@ -100,6 +100,7 @@ impl Gateway {
                     }
                     ReadEvent::EpochEnded(change) => {
                         self.ports[port].lineage.pass(change);
+                        self.tell_epoch(port, now);
                         done += 1;
                     }
                     ReadEvent::UpToDate => {}

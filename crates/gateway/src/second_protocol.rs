@@ -24,8 +24,8 @@ use weir_partition::stage_clock::StageClock;
 use weir_probe::Recorder;
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::{
-    ClOrdId, Credential, CredentialKind, FirmId, GroupId, InstrumentId, Nanos, PartitionId, Phase,
-    Position, Price, Qty, Reason, RequestNo, Role, SessionId, Switch, Symbol, WallOffset,
+    ClOrdId, Credential, CredentialKind, Epoch, FirmId, GroupId, InstrumentId, Nanos, PartitionId,
+    Phase, Position, Price, Qty, Reason, RequestNo, Role, SessionId, Switch, Symbol, WallOffset,
 };
 use weir_wire::event::Defined;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
@@ -302,6 +302,12 @@ impl Node {
             self.control.append(&control_record(position, definition, self.now));
         }
         self.control.publish();
+    }
+
+    /// Ends the partition's epoch behind its events so far; none of them is lost.
+    pub(crate) fn end_epoch(&mut self, next: Epoch) {
+        let Partition { tail, position, .. } = &mut self.partition;
+        tail.end_epoch(*position, next, tail.next_record());
     }
 
     /// Connects an importer to the partition, by a ring with room for so many definitions.

@@ -513,6 +513,11 @@ fn a_node_that_is_killed_starts_again_under_the_sessions_of_its_gateway() {
     });
     bob.ask_for_report(BOB.buy(1, 100, 105));
     alice.report_where(|event| event.ord_status == OrdStatus::Filled);
+    // She was told the epoch that the start began: her next logon states it with its events.
+    let mark = alice.mark();
+    drop(alice);
+    let mut alice = Trader::go_on(&gateway, ALICE, mark).unwrap();
+    alice.ask_for_report(ALICE.sell(22, 100, 5));
     assert!(node.terminate().success());
 }
 
