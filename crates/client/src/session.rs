@@ -15,6 +15,8 @@
 //! | LogonAck, request ≤ its last request | waits for the resumed events                        |
 //! | the events that LogonAck named       | unanswered still: under way or refused, sent again  |
 //! | LogonAck, request > its last request | sent again under its number                         |
+//! | LogonAck, the partition is away      | waits for the further LogonAck that names it        |
+//! | `PartitionAway`, received before     | stays: an earlier copy may be under way             |
 //! | LogonReject, other history           | [`ClientError::OtherHistory`]: some events are void |
 //!
 //! A number names one event only within one history, so the position in a partition is the last
@@ -22,6 +24,7 @@
 //!
 //! INVARIANT: `unanswered` is sorted by request number.
 
+mod acknowledgement;
 mod refusals;
 mod resends;
 
@@ -194,6 +197,8 @@ struct Progress {
     settles: RequestNo,
     /// The last event before that logon: by then they have come.
     settles_at: EventNo,
+    /// The highest request number that the node named at the logon, as received.
+    received_up_to: RequestNo,
     /// True once the node has named the partition since the logon, and not as away.
     is_open: bool,
 }
@@ -363,6 +368,7 @@ impl Session {
                 unanswered: VecDeque::new(),
                 settles: RequestNo::NONE,
                 settles_at: EventNo::NONE,
+                received_up_to: RequestNo::NONE,
                 is_open: false,
             };
             self.partitions.insert(place, progress);
@@ -619,56 +625,6 @@ impl Session {
         answered.or_else(|| self.partitions.iter_mut().find_map(|one| one.answer(request_no)))
     }
 
-    fn open(&mut self, ack: &LogonAck, states: &[PartitionState], out: &mut Vec<u8>) -> usize {
-        // A further one says that partitions are back, and nothing of the others.
-        let is_further = self.phase == Phase::Open;
-        if !is_further {
-            self.partitions.iter_mut().for_each(|progress| progress.is_open = false);
-        }
-        self.phase = Phase::Open;
-        self.firm_id = ack.firm_id;
-        self.role = ack.role;
-        self.order_rate_max = ack.order_rate_max;
-        self.in_flight_max = ack.in_flight_max;
-        self.heartbeat_interval = Nanos(u64::from(ack.heartbeat_interval_ms.max(1)) * 1_000_000);
-        let mut again = Vec::new();
-        for state in states {
-            if state.is_away() {
-                // Known, so that a request to all partitions goes to it too, and is refused.
-                self.progress(state.partition_id).is_open = false;
-                continue;
-            }
-            let was_open = std::mem::replace(&mut self.progress(state.partition_id).is_open, true);
-            if was_open && is_further {
-                // Requests to it may be under way.
-                continue;
-            }
-            let next_request_no = state.last_request_no.next();
-            self.next_request_no = self.next_request_no.max(next_request_no);
-            let progress = self.progress(state.partition_id);
-            // Without a resume point the session receives new events only.
-            progress.last_event_no.get_or_insert(EventNo(state.next_event_no.0.saturating_sub(1)));
-            // The node has confirmed that the received events are its own history, in this epoch
-            // too.
-            progress.epoch = state.epoch;
-            progress.settles = state.last_request_no;
-            progress.settles_at = EventNo(state.next_event_no.0.saturating_sub(1));
-            progress.take_refused(&mut again);
-            let unanswered = progress.unanswered.iter();
-            let lacking = unanswered.filter(|waiting| waiting.request_no >= next_request_no);
-            again.extend(lacking.map(|waiting| waiting.request));
-        }
-        let is_named = |id| states.iter().any(|state| state.partition_id == id && !state.is_away());
-        let others =
-            self.partitions.iter().filter(|one| !is_further && !is_named(one.partition_id));
-        again.extend(others.flat_map(|one| &one.unanswered).map(|waiting| waiting.request));
-        // Of one partition, also of requests recorded under another: behind a later number an
-        // earlier one would be too old.
-        again.sort_unstable_by_key(Request::request_no);
-        again.iter().for_each(|request| put_request(request, out));
-        again.len()
-    }
-
     fn refuse_logon(&mut self, reject: &LogonReject) -> ClientError {
         self.phase = Phase::Closed;
         if reject.reason == Reason::ResumeOtherHistory {
@@ -775,37 +731,6 @@ mod tests {
     fn points_of(session: &Session) -> Vec<(u16, u64, u32)> {
         let point = |p: &ResumePoint| (p.partition_id.0, p.next_event_no.0, p.epoch.0);
         session.resume_points().iter().map(point).collect()
-    }
-
-    #[test]
-    fn a_resume_point_has_the_epoch_that_the_last_acknowledgement_told() {
-        let mut session = open_session();
-        session.resume_after(PartitionId(2), EventNo(41), Epoch(3));
-        assert_eq!(points_of(&session), [(2, 42, 3)]);
-        session.open(&ack(), &[state(1, 8, 1), state(2, 45, 4)], &mut Vec::new());
-        assert_eq!(points_of(&session), [(1, 8, 1), (2, 42, 4)]);
-        assert_eq!(session.epoch(PartitionId(2)), Epoch(4));
-    }
-
-    /// All that was under way at the other partitions was sent again, and a log that refused the
-    /// first copy could take the second.
-    #[test]
-    fn a_further_acknowledgement_concerns_the_partitions_that_were_away_alone() {
-        let mut session = open_session();
-        session.put_logon(Nanos(SECOND), &mut Vec::new());
-        let away = PartitionState::away(PartitionId(1));
-        session.open(&ack(), &[away, state(2, 45, 4)], &mut Vec::new());
-        assert_eq!(points_of(&session), [(2, 45, 4)]);
-        let nothing = weir_types::ClOrdId::from_number(1);
-        let cancel = crate::request::cancel(nothing, nothing, weir_types::InstrumentId(1));
-        let sent = session.submit(PartitionId(2), cancel, Times::default(), &mut Vec::new());
-        assert_eq!(sent, Submit::Sent(RequestNo(1)));
-        let mut out = Vec::new();
-        let under_way = PartitionState { last_request_no: RequestNo(1), ..state(2, 45, 4) };
-        assert_eq!(session.open(&ack(), &[state(1, 8, 1), under_way], &mut out), 0);
-        assert!(out.is_empty(), "nothing is sent again");
-        assert_eq!(points_of(&session), [(1, 8, 1), (2, 45, 4)]);
-        assert_eq!(session.unanswered_count(), 1);
     }
 
     #[test]

@@ -10,7 +10,9 @@ impl Session {
     /// requests of the session have the same number.
     ///
     /// A request that came behind the end of its session stays: an earlier copy of it may be in a
-    /// log, and the next logon tells whether it has to be sent again.
+    /// log, and the next logon tells whether it has to be sent again. So does one that its
+    /// partition had received before the logon, if that is away now: the refusal says nothing of
+    /// the earlier copy.
     pub(super) fn take_refused(&mut self, reject: &Reject) -> Option<UnansweredRequest> {
         if reject.reason == Reason::NotLoggedOn && !self.is_open() {
             return None;
@@ -24,8 +26,15 @@ impl Session {
         let mut partitions = self.partitions.iter_mut();
         let (index, progress) =
             partitions.find_map(|one| one.position(number).map(|index| (index, one)))?;
-        let kind = progress.unanswered[index].request.template_id();
-        if kind == reject.ref_template_id { progress.unanswered.remove(index) } else { None }
+        if progress.unanswered[index].request.template_id() != reject.ref_template_id {
+            return None;
+        }
+        if reject.reason == Reason::PartitionAway && number <= progress.received_up_to {
+            // Sent again behind the partition's next event, or the next logon.
+            progress.settles = progress.settles.max(number);
+            return None;
+        }
+        progress.unanswered.remove(index)
     }
 
     /// Returns true if all unanswered requests of the session are of a kind that the node does not
@@ -51,9 +60,8 @@ mod tests {
     use super::*;
     use crate::session::{SessionConfig, Submit, Times};
 
-    fn open_session() -> Session {
-        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
-        let ack = LogonAck {
+    fn ack() -> LogonAck {
+        LogonAck {
             server_time: Nanos(0),
             session_id: SessionId(5),
             firm_id: weir_types::FirmId(1),
@@ -61,7 +69,11 @@ mod tests {
             order_rate_max: 0,
             in_flight_max: 0,
             role: Role::Operator,
-        };
+        }
+    }
+
+    fn open_session() -> Session {
+        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
         let states = [1, 2].map(|id| PartitionState {
             last_request_no: RequestNo(0),
             next_event_no: EventNo(1),
@@ -69,7 +81,7 @@ mod tests {
             epoch: weir_types::Epoch(1),
             partition_id: PartitionId(id),
         });
-        session.open(&ack, &states, &mut Vec::new());
+        session.open(&ack(), &states, &mut Vec::new());
         session
     }
 
@@ -125,6 +137,37 @@ mod tests {
         };
         assert_eq!(session.take_refused(&second_copy), None);
         assert_eq!(session.unanswered_count(), 1);
+    }
+
+    /// It was told as in no log, and had been carried out.
+    #[test]
+    fn a_refusal_of_an_away_partition_says_nothing_of_a_copy_that_it_had_received() {
+        let mut session = open_session();
+        let kind = submit(&mut session, 1, 7);
+        let later = submit(&mut session, 1, 8);
+        session.connection_lost();
+        let received = PartitionState {
+            last_request_no: RequestNo(1),
+            next_event_no: EventNo(1),
+            oldest_event_no: EventNo(1),
+            epoch: weir_types::Epoch(1),
+            partition_id: PartitionId(1),
+        };
+        assert_eq!(session.open(&ack(), &[received], &mut Vec::new()), 2);
+        let away = |number, ref_template_id| Reject {
+            request_no: RequestNo(number),
+            field: Label::new(""),
+            session_id: SessionId(5),
+            ref_template_id,
+            reason: Reason::PartitionAway,
+        };
+        assert_eq!(session.take_refused(&away(1, kind)), None);
+        assert!(session.take_refused(&away(2, later)).is_some(), "it was not received");
+        assert_eq!(session.unanswered_count(), 1);
+        // The partition is back: its next event is of another request.
+        let mut again = Vec::new();
+        let taken = session.take(PartitionId(1), EventNo(1), RequestNo::NONE, &mut again);
+        assert!(taken.is_ok() && !again.is_empty());
     }
 
     #[test]
