@@ -271,8 +271,9 @@ pub struct GatewayEnd {
     /// Sessions that have moved, of which the partition may not have been told: they have not
     /// ended, and it is told so before all are named.
     moved: BTreeMap<SessionId, Moved>,
-    /// The stamp of the last pulse.
+    /// The stamp of the last pulse, and the time since which the next one counts.
     pulsed_at: Nanos,
+    pulse_since: Nanos,
     kept: Kept,
     /// The number of the next kept command to send.
     to_send: u64,
@@ -312,6 +313,7 @@ impl GatewayEnd {
             passed_over: BTreeSet::new(),
             moved: BTreeMap::new(),
             pulsed_at: Nanos(0),
+            pulse_since: Nanos(0),
             kept: Kept::default(),
             to_send: 0,
             batch: BatchEntries::default(),
@@ -376,6 +378,7 @@ impl GatewayEnd {
         self.output.clear();
         (self.received, self.used, self.told) = (0, 0, 0);
         (self.heard_at, self.said_at, self.heard) = (now, now, None);
+        self.pulse_since = now;
         let GatewayTerms { session_id, partition_id, incarnation, window_bytes } = self.terms;
         let (next_record, epoch, log_id) = (self.next_record, self.epoch, self.log_id);
         let open = OpenLink {
@@ -584,11 +587,11 @@ impl GatewayEnd {
     }
 
     /// The gateway has used so many more bytes of event batches.
-    pub fn use_bytes(&mut self, count: u64) {
+    pub fn use_bytes(&mut self, count: u64, now: Nanos) {
         self.used = (self.used + count).min(self.received);
         let due = u64::from(self.terms.window_bytes) / TELL_SHARE;
         if self.phase != Phase::Away && self.used - self.told >= due.max(1) {
-            self.put_pulse(self.said_at);
+            self.put_pulse(now);
         }
     }
 
@@ -614,7 +617,9 @@ impl GatewayEnd {
         if silence.0 * 2 > self.pulse.0 * 5 {
             return Err(LinkFault::Silent);
         }
-        if now.since(self.said_at) >= self.pulse {
+        // By their own time: commands tell neither credit nor what was heard.
+        let since = if plant::is(Plant::PulsesDeferred) { self.said_at } else { self.pulse_since };
+        if now.since(since) >= self.pulse {
             self.put_pulse(now);
         }
         Ok(())
@@ -626,7 +631,8 @@ impl GatewayEnd {
     }
 
     fn put_pulse(&mut self, now: Nanos) {
-        (self.said_at, self.pulsed_at, self.told) = (now, now, self.used);
+        (self.said_at, self.pulsed_at, self.pulse_since) = (now, now, now);
+        self.told = self.used;
         let (heard_sent_at, heard_at) = self.heard.unwrap_or_default();
         let pulse = LinkPulse {
             sent_at: now,

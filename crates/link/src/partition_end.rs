@@ -188,7 +188,8 @@ struct GatewayLink {
     settled: BTreeSet<(SessionId, RequestNo)>,
     heard_at: Nanos,
     opened_at: Nanos,
-    said_at: Nanos,
+    /// The time of the last pulse, or of the opening.
+    pulsed_at: Nanos,
     heard: Option<(Nanos, Nanos)>,
     /// True once its next record is deleted.
     has_lost: bool,
@@ -498,7 +499,7 @@ impl PartitionEnd {
             partition_id: self.terms.partition_id,
             heard_at: Nanos(0),
             opened_at: Nanos(0),
-            said_at: Nanos(0),
+            pulsed_at: Nanos(0),
             heard: None,
             has_lost: false,
             asks: VecDeque::new(),
@@ -535,7 +536,7 @@ impl PartitionEnd {
     /// The link is opened at this time.
     fn begin(&mut self, gateway: SessionId, now: Nanos) {
         if let Some(link) = self.links.get_mut(&gateway) {
-            (link.heard_at, link.opened_at, link.said_at) = (now, now, now);
+            (link.heard_at, link.opened_at, link.pulsed_at) = (now, now, now);
         }
     }
 
@@ -788,7 +789,8 @@ impl PartitionEnd {
                 let logout = Logout { session_id: *id, reason: Reason::HeartbeatLost };
                 put_frame(&logout, &mut link.output);
                 silent.push(*id);
-            } else if now.since(link.said_at) >= terms.pulse {
+            } else if now.since(link.pulsed_at) >= terms.pulse {
+                // By their own time: batches of events tell no load, nor that a pulse was heard.
                 link.put_pulse(&terms, ring, now);
             }
         }
@@ -822,7 +824,7 @@ impl GatewayLink {
     }
 
     fn put_pulse(&mut self, terms: &PartitionTerms, ring: RingLoad, now: Nanos) {
-        self.said_at = now;
+        self.pulsed_at = now;
         let (heard_sent_at, heard_at) = self.heard.unwrap_or_default();
         let used = u64::from(self.queued) * 1_000 / u64::from(terms.commands_max.max(1));
         let pulse = LinkPulse {

@@ -47,5 +47,7 @@ weir_plant::plants! {
         SealIgnored,
         /// The credit of events is not counted.
         CreditIgnored,
+        /// Commands and events take the place of pulses.
+        PulsesDeferred,
     }
 }

@@ -10,8 +10,8 @@ use weir_link::message::{
 };
 use weir_link::{GatewayEnd, GatewayTerms, GatewayView, LinkFault, ToGateway, ToPartition};
 use weir_types::{
-    ClOrdId, Epoch, EventNo, InstrumentId, Nanos, OrderId, PartitionId, PhaseReached, Position,
-    Reason, RequestNo, SessionId, Switch,
+    ClOrdId, Epoch, EventNo, InstrumentId, Nanos, OrderId, PartitionId, PhaseReached,
+    Position, Reason, RequestNo, SessionId, Switch,
 };
 use weir_wire::event::RequestDone;
 use weir_wire::frame::{RawMessage, put_frame};
@@ -442,4 +442,36 @@ fn a_gateway_keeps_its_grants_over_a_lapse_of_the_link_to_control() {
     end.disconnected();
     assert!(end.has_lapsed(Nanos(NOW.0 + 10_000_000_000)), "it is told");
     assert_eq!(end.grants().len(), 1);
+}
+
+/// A gateway whose sessions traded sent no pulse: its stamps, its credit and the moves that it had
+/// told were heard of at the next pause.
+#[test]
+fn pulses_are_sent_by_their_own_time_however_many_commands_are() {
+    let (mut end, mut notes) = bound_end();
+    sent(&mut end);
+    let mut pulses = Vec::new();
+    for number in 1..=8 {
+        let now = Nanos(NOW.0 + number * 250_000_000);
+        assert_eq!(end.hand_over(command(number)), HandOver::Taken);
+        end.flush(now);
+        end.tick(now).expect("it is not silent");
+        if sent(&mut end).contains(&"LinkPulse") {
+            pulses.push(number);
+        }
+    }
+    assert_eq!(pulses, [4, 8], "each second");
+    // Credit is told with the time at which it is, not with that of an earlier message.
+    take(&mut end, &mut notes, &events(9, &[1, 2, 3], 0)).expect("it is in place");
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_of_pulses_that_wait_for_a_pause_is_found() {
+    use weir_link::plant::{self, Plant};
+    plant::set(Some(Plant::PulsesDeferred));
+    let test = pulses_are_sent_by_their_own_time_however_many_commands_are;
+    let is_found = std::panic::catch_unwind(test).is_err();
+    plant::set(None);
+    assert!(is_found);
 }

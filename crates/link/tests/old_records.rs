@@ -254,3 +254,29 @@ fn a_link_whose_next_record_is_deleted_has_lost_it() {
         assert_eq!(end.has_lost(GATEWAY), has_lost, "{next_record}");
     }
 }
+
+/// A gateway whose events came without a pause had no pulse: it did not learn the partition's load,
+/// nor that its own pulses had arrived.
+#[test]
+fn pulses_are_sent_by_their_own_time_however_many_events_are() {
+    let mut view = Records { count: 11, in_files: 1_000 };
+    let mut end = partition_continued(&mut view, 11);
+    let mut pulses = Vec::new();
+    for number in 1..=8 {
+        let now = Nanos(NOW.0 + number * 250_000_000);
+        view.count += 2;
+        end.pump(GATEWAY, &mut view, now);
+        assert!(end.tick(now).is_empty(), "nobody is silent");
+        let output = end.take_output(GATEWAY);
+        let (mut rest, mut names) = (&output[..], Vec::new());
+        while let Some(arrived) = next_message(rest, now).unwrap() {
+            names.push(ToGateway::decode(&arrived.raw).unwrap().name());
+            rest = &rest[arrived.len..];
+        }
+        assert!(names.contains(&"EventBatch"), "{names:?}");
+        if names.contains(&"LinkPulse") {
+            pulses.push(number);
+        }
+    }
+    assert_eq!(pulses, [4, 8], "each second");
+}

@@ -351,7 +351,7 @@ impl Uplink {
         self.port.publish();
         let read = self.port.take_read();
         if read > 0 {
-            self.end.use_bytes(read);
+            self.end.use_bytes(read, now);
         }
         self.end.flush(now);
         self.end.tick(now)?;

@@ -126,7 +126,10 @@ impl GatewayLink {
         let len = self.output.len();
         batch.put::<_, LinkedEvent>(&head, &mut self.output);
         self.sent += (self.output.len() - len) as u64;
-        (self.untold, self.said_at, self.told_at) = (0, now, now);
+        (self.untold, self.told_at) = (0, now);
+        if plant::is(Plant::PulsesDeferred) {
+            self.pulsed_at = now;
+        }
     }
 }
 

@@ -609,7 +609,7 @@ impl World {
             gateway.end.flush(now);
             // Some are slow for a while.
             let is_slow = has_faults && (now.0 / (64 * MS) + at as u64).is_multiple_of(4);
-            gateway.end.use_bytes(if is_slow { 0 } else { 1_000 });
+            gateway.end.use_bytes(if is_slow { 0 } else { 1_000 }, now);
             if gateway.end.tick(now).is_err() {
                 self.disconnect(at);
                 continue;

@@ -166,7 +166,7 @@ impl Script {
     fn turn(&mut self) -> Result<(), LinkFault> {
         let now = self.now();
         self.end.flush(now);
-        self.end.use_bytes(u64::from(u32::MAX));
+        self.end.use_bytes(u64::from(u32::MAX), now);
         self.end.tick(now)?;
         let output = self.end.take_output();
         self.connection.outbox().extend_from_slice(&output);
