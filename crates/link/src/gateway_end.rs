@@ -18,7 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{Epoch, EventNo, Nanos, PartitionId, Reason, SessionId, Switch};
 use weir_wire::SCHEMA_VERSION;
 use weir_wire::frame::{RawMessage, put_frame};
+use weir_wire::group::Group;
 use weir_wire::message::{DecodeError, Message};
+use weir_wire::reference::DefineInstrument;
 
 use crate::codec::{
     Arrived, BatchEntries, COMMANDS_MAX, EVENTS_MAX, Entries, LinkFault, SKIPPED_MAX, ToGateway,
@@ -28,7 +30,7 @@ use crate::kept::{Kept, LinkCommand};
 use crate::message::{
     BindSession, BindingsNamed, CommandBatch, CommandRefused, EpochEnded, EventBatch, HeldGrant,
     LinkOpened, LinkPulse, LinkedCommand, LinkedEvent, LogId, OpenLink, Seal, SessionBound,
-    SessionRecords, SessionUnbound, StageSpans, UnbindSession,
+    SessionFirm, SessionRecords, SessionUnbound, StageSpans, UnbindSession,
 };
 use crate::plant::{self, Plant};
 use crate::records::{addressed, check_event};
@@ -84,6 +86,42 @@ pub struct PartitionLoad {
     pub permille: u16,
 }
 
+/// A definition of a partition, before its link is ready.
+#[derive(Clone, Debug)]
+pub enum Defined<'a> {
+    /// An instrument.
+    Instrument(&'a DefineInstrument),
+    /// The firms of sessions.
+    Firms(Group<'a, SessionFirm>),
+}
+
+/// A message of a partition: its own, or the definition of an instrument.
+enum Decoded<'a> {
+    Message(ToGateway<'a>),
+    Instrument(DefineInstrument),
+    /// One that this version does not know: it is passed over.
+    OfLaterVersion,
+}
+
+impl<'a> Decoded<'a> {
+    /// Decodes a message. One that does not decode is a fault in each state: a definition that was
+    /// passed over would be missing until the gateway starts again.
+    fn of(raw: &RawMessage<'a>) -> Result<Decoded<'a>, DecodeError> {
+        let is_later = raw.version > SCHEMA_VERSION;
+        if raw.template_id == DefineInstrument::TEMPLATE_ID {
+            return match raw.decode_whole() {
+                // Its orders are refused, and all others pass.
+                Err(DecodeError::FieldOutOfRange { .. }) if is_later => Ok(Decoded::OfLaterVersion),
+                decoded => decoded.map(Decoded::Instrument),
+            };
+        }
+        match ToGateway::decode(raw) {
+            Err(DecodeError::UnknownTemplate(_)) if is_later => Ok(Decoded::OfLaterVersion),
+            decoded => decoded.map(Decoded::Message),
+        }
+    }
+}
+
 /// The gateway behind the end.
 pub trait GatewayView {
     /// The link begins at another record than the one that was next: what was received before is
@@ -93,7 +131,7 @@ pub trait GatewayView {
     /// was not sent. Events that the gateway holds for it come again.
     fn resume_point(&mut self, session_id: SessionId) -> SessionPoint;
     /// A definition of the partition, or the firms of its sessions, before the link is ready.
-    fn defined(&mut self, message: &RawMessage<'_>);
+    fn defined(&mut self, defined: &Defined<'_>);
     /// A record; `is_bound` if it is the next event of a session that is bound to the link. Others
     /// are definitions, or events for drop copy.
     fn record(&mut self, number: u64, record: &[u8], is_bound: bool);
@@ -693,19 +731,21 @@ impl GatewayEnd {
         let Arrived { raw, len, at: now } = arrived;
         let raw = &raw;
         self.heard_at = now;
-        if self.phase == Phase::Defining && ToGateway::decode(raw).is_err() {
-            view.defined(raw);
-            return Ok(());
-        }
-        let message = match ToGateway::decode(raw) {
-            // Of a later version, which this one does not know.
-            Err(DecodeError::UnknownTemplate(_)) if raw.version > SCHEMA_VERSION => return Ok(()),
-            decoded => decoded?,
+        let message = match Decoded::of(raw)? {
+            Decoded::Message(message) => message,
+            Decoded::Instrument(definition) if self.phase == Phase::Defining => {
+                view.defined(&Defined::Instrument(&definition));
+                return Ok(());
+            }
+            Decoded::Instrument(_) => return Err(LinkFault::OutOfPlace(DefineInstrument::NAME)),
+            Decoded::OfLaterVersion => return Ok(()),
         };
         match (&message, self.phase) {
             (ToGateway::Logout(logout), _) => return Err(LinkFault::Closed(logout.reason)),
             (ToGateway::LinkOpened(opened), Phase::Opening) => self.opened(opened, view)?,
-            (ToGateway::SessionFirms(..), Phase::Defining) => view.defined(raw),
+            (ToGateway::SessionFirms(_, firms), Phase::Defining) => {
+                view.defined(&Defined::Firms(firms.clone()));
+            }
             (ToGateway::LinkReady(_), Phase::Defining) => self.ready(view),
             (ToGateway::LinkPulse(pulse), _) => {
                 self.take_pulse(pulse, now);

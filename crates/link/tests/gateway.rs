@@ -2,21 +2,22 @@
 //! that is opened; a partition that lies, and one that is away for the lease.
 
 use weir_link::codec::{BatchEntries, next_message, put_with_group};
-use weir_link::gateway_end::{HandOver, PartitionLoad, SessionPoint, WantedBinding};
+use weir_link::gateway_end::{Defined, HandOver, PartitionLoad, SessionPoint, WantedBinding};
 use weir_link::kept::LinkCommand;
 use weir_link::message::{
     CommandRefused, EpochEnded, EventBatch, LinkOpened, LinkPulse, LinkReady, LinkedEvent, LogId,
-    RecordNo, Seal, SessionBound, SessionRecords, SessionUnbound, StageSpans,
+    RecordNo, Seal, SessionBound, SessionFirm, SessionFirms, SessionRecords, SessionUnbound,
+    StageSpans,
 };
 use weir_link::{GatewayEnd, GatewayTerms, GatewayView, LinkFault, ToGateway, ToPartition};
 use weir_types::{
-    ClOrdId, Epoch, EventNo, InstrumentId, Nanos, OrderId, PartitionId, PhaseReached,
+    ClOrdId, Epoch, EventNo, FirmId, InstrumentId, Nanos, OrderId, PartitionId, PhaseReached,
     Position, Reason, RequestNo, SessionId, Switch,
 };
 use weir_wire::event::RequestDone;
-use weir_wire::frame::{RawMessage, put_frame};
+use weir_wire::frame::{put_frame, put_frame_with};
 use weir_wire::order_entry::CancelOrder;
-use weir_wire::{Event, Message, PlainEvent, Request, SCHEMA_VERSION};
+use weir_wire::{Event, Message, PlainEvent, Request, SCHEMA_ID, SCHEMA_VERSION};
 
 const GATEWAY: SessionId = SessionId(501);
 const SESSION: SessionId = SessionId(7);
@@ -39,7 +40,7 @@ impl GatewayView for Notes {
         self.1
     }
 
-    fn defined(&mut self, _: &RawMessage<'_>) {}
+    fn defined(&mut self, _: &Defined<'_>) {}
     fn record(&mut self, _: u64, _: &[u8], _: bool) {}
     fn skipped(&mut self, _: u64, _: u64) {}
     fn epoch_ended(&mut self, _: &EpochEnded) {}
@@ -463,6 +464,36 @@ fn pulses_are_sent_by_their_own_time_however_many_commands_are() {
     assert_eq!(pulses, [4, 8], "each second");
     // Credit is told with the time at which it is, not with that of an earlier message.
     take(&mut end, &mut notes, &events(9, &[1, 2, 3], 0)).expect("it is in place");
+}
+
+/// The definitions of a partition that could not be read were missing, and nobody was told.
+#[test]
+fn a_message_that_cannot_be_read_closes_a_link_that_is_being_defined() {
+    let firms = SessionFirms { session_id: GATEWAY, partition_id: HERE };
+    let mut good = Vec::new();
+    let firm = SessionFirm { bound_session_id: SESSION, firm_id: FirmId(3) };
+    put_with_group(&firms, &[firm], &mut good);
+    let mut ready = Vec::new();
+    put_frame(&LinkReady { session_id: GATEWAY, partition_id: HERE }, &mut ready);
+    for (name, frame, block_cut, rest_cut) in [("firms", &good, 0, 1), ("ready", &ready, 1, 0)] {
+        let raw = next_message(frame, NOW).expect("it is a frame").expect("it is whole").raw;
+        let block = &raw.block()[..raw.block().len() - block_cut];
+        let rest = &raw.rest()[..raw.rest().len() - rest_cut];
+        let mut damaged = Vec::new();
+        put_frame_with(&mut damaged, |out| {
+            for word in [block.len() as u16, raw.template_id, SCHEMA_ID, raw.version] {
+                out.extend_from_slice(&word.to_le_bytes());
+            }
+            out.extend_from_slice(block);
+            out.extend_from_slice(rest);
+        });
+        let (mut end, mut notes) = (new_end(), Notes::default());
+        end.connected(NOW);
+        receive(&mut end, &mut notes, &OPENED);
+        assert_eq!(take(&mut end, &mut notes, &good), Ok(()));
+        let taken = take(&mut end, &mut notes, &damaged);
+        assert!(matches!(taken, Err(LinkFault::Decode(_))), "{name}: {taken:?}");
+    }
 }
 
 #[cfg(feature = "planted")]

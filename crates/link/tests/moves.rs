@@ -2,7 +2,7 @@
 //! has not ended before all others are named.
 
 use weir_link::codec::next_message;
-use weir_link::gateway_end::{SessionPoint, WantedBinding};
+use weir_link::gateway_end::{Defined, SessionPoint, WantedBinding};
 use weir_link::message::{
     CommandRefused, EpochEnded, LinkOpened, LinkPulse, LinkReady, LogId, Seal, SessionBound,
     SessionUnbound, StageSpans,
@@ -10,7 +10,7 @@ use weir_link::message::{
 use weir_link::{GatewayEnd, GatewayTerms, GatewayView, ToGateway, ToPartition};
 use weir_types::{Epoch, EventNo, Nanos, PartitionId, SessionId, Switch};
 use weir_wire::Message;
-use weir_wire::frame::{RawMessage, put_frame};
+use weir_wire::frame::put_frame;
 
 const GATEWAY: SessionId = SessionId(501);
 const HERE: PartitionId = PartitionId(1);
@@ -26,7 +26,7 @@ impl GatewayView for Quiet {
         SessionPoint { next_event_no: EventNo::NONE, epoch: Epoch::NONE }
     }
 
-    fn defined(&mut self, _: &RawMessage<'_>) {}
+    fn defined(&mut self, _: &Defined<'_>) {}
     fn record(&mut self, _: u64, _: &[u8], _: bool) {}
     fn skipped(&mut self, _: u64, _: u64) {}
     fn epoch_ended(&mut self, _: &EpochEnded) {}

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_gateway::linked::{BindAsk, LinkAgentPort, LinkAnswer, LinkAsk, ListedBinding};
-use weir_link::gateway_end::SessionPoint;
+use weir_link::gateway_end::{Defined, SessionPoint};
 use weir_link::message::{
     CommandRefused, EpochEnded, OldRecords, SessionBound, SessionUnbound, StageSpans,
 };
@@ -25,9 +25,7 @@ use weir_partition::holds::Holds;
 use weir_partition::past_records::PastRecords;
 use weir_partition::placeholder::placeholder;
 use weir_types::{Epoch, Epochs, PartitionId, Position, Reason, SessionId, Switch};
-use weir_wire::frame::{RawMessage, parse_message};
-use weir_wire::message::Message;
-use weir_wire::reference::DefineInstrument;
+use weir_wire::frame::parse_message;
 
 /// The bytes of a tail that are retained at all times.
 const TAIL_BYTES: usize = 16 << 20;
@@ -284,14 +282,15 @@ impl GatewayView for LinkedPort {
         self.points.get(&session_id).map_or(SessionPoint::NONE, |noted| noted.point)
     }
 
-    fn defined(&mut self, message: &RawMessage<'_>) {
-        if message.template_id == DefineInstrument::TEMPLATE_ID {
-            if let Ok(definition) = message.decode_whole::<DefineInstrument>() {
-                self.tell(LinkAnswer::Instrument(Box::new(definition)));
+    fn defined(&mut self, defined: &Defined<'_>) {
+        match defined {
+            Defined::Instrument(definition) => {
+                self.tell(LinkAnswer::Instrument(Box::new(**definition)));
             }
-        } else if let Ok(ToGateway::SessionFirms(_, firms)) = ToGateway::decode(message) {
-            for one in firms.flatten() {
-                self.tell(LinkAnswer::Firm(one.bound_session_id, one.firm_id));
+            Defined::Firms(firms) => {
+                for one in firms.clone().flatten() {
+                    self.tell(LinkAnswer::Firm(one.bound_session_id, one.firm_id));
+                }
             }
         }
     }

@@ -10,7 +10,7 @@ mod node;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_link::codec::next_message;
-use weir_link::gateway_end::{HandOver, SessionPoint, WantedBinding};
+use weir_link::gateway_end::{Defined, HandOver, SessionPoint, WantedBinding};
 use weir_link::grants::{Claim, Claimant, Grants};
 use weir_link::kept::LinkCommand;
 use weir_link::message::{
@@ -23,7 +23,6 @@ use weir_link::{
 use weir_types::{
     ClOrdId, Epoch, EventNo, Nanos, PartitionId, Reason, RequestNo, SessionId, Switch,
 };
-use weir_wire::frame::RawMessage;
 use weir_wire::order_entry::CancelOrder;
 use weir_wire::{Command, Request};
 
@@ -114,7 +113,7 @@ impl GatewayView for Desk {
         SessionPoint { next_event_no: EventNo(session.next), epoch: Epoch(session.epoch) }
     }
 
-    fn defined(&mut self, _: &RawMessage<'_>) {}
+    fn defined(&mut self, _: &Defined<'_>) {}
 
     fn record(&mut self, number: u64, record: &[u8], is_bound: bool) {
         assert_eq!(number, self.next_record, "2: another record");

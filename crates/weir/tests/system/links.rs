@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_client::session::{SessionConfig, SessionEvent};
 use weir_client::{ClientError, Connection, Limits};
 use weir_link::codec::{FRAME_LEN_MAX, next_message};
-use weir_link::gateway_end::{HandOver, SessionPoint, WantedBinding};
+use weir_link::gateway_end::{Defined, HandOver, SessionPoint, WantedBinding};
 use weir_link::kept::LinkCommand;
 use weir_link::message::{
     AskRecords, ClaimSession, CommandRefused, EpochEnded, RecordNo, Seal, SessionBound,
@@ -21,7 +21,6 @@ use weir_types::{
 };
 use weir_wire::dialogue::{NodeMessage, put_logon};
 use weir_wire::event::OrderEvent;
-use weir_wire::frame::RawMessage;
 use weir_wire::message::Message as _;
 use weir_wire::reference::DefineSession;
 use weir_wire::session::{Heartbeat, Logon};
@@ -75,7 +74,7 @@ impl GatewayView for Heard {
         SessionPoint { next_event_no: EventNo(1), epoch: Epoch::NONE }
     }
 
-    fn defined(&mut self, _message: &RawMessage<'_>) {}
+    fn defined(&mut self, _defined: &Defined<'_>) {}
 
     fn record(&mut self, number: u64, record: &[u8], is_bound: bool) {
         if let Ok(Event::Plain(PlainEvent::OrderEvent(event))) = Event::decode(record)
