@@ -709,12 +709,10 @@ impl PartitionEnd {
         is_again: Switch,
         commands: Entries<'_, LinkedCommand>,
     ) -> Result<(), LinkFault> {
-        for (entry, bytes) in commands {
-            let Command::Request(request) = Command::decode(bytes)? else {
-                return Err(LinkFault::NotARequest);
-            };
-            let copy = Copied { generation: entry.generation, is_again };
-            self.take_command(gateway, copy, &request)?;
+        // A batch is taken whole or not at all.
+        let decoded: Vec<_> = commands.map(Decoded::of).collect::<Result<_, _>>()?;
+        for Decoded { generation, request } in decoded {
+            self.take_command(gateway, Copied { generation, is_again }, &request)?;
         }
         Ok(())
     }
@@ -839,6 +837,21 @@ impl GatewayLink {
             load_permille: u16::try_from(used).unwrap_or(u16::MAX).max(ring.permille),
         };
         put_frame(&pulse, &mut self.output);
+    }
+}
+
+/// A command of a batch that a gateway may send.
+struct Decoded {
+    generation: u64,
+    request: Request,
+}
+
+impl Decoded {
+    fn of((entry, bytes): (LinkedCommand, &[u8])) -> Result<Decoded, LinkFault> {
+        match Command::decode(bytes)? {
+            Command::Request(request) => Ok(Decoded { generation: entry.generation, request }),
+            _ => Err(LinkFault::NotARequest),
+        }
     }
 }
 

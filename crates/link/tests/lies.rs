@@ -499,3 +499,20 @@ fn a_grant_that_is_void_binds_at_no_partition_that_was_away() {
     let told = refusals(&mut end, HONEST);
     assert_eq!(told, [Reason::KeyReplaced, Reason::KeyReplaced, Reason::None]);
 }
+
+/// The first commands of a batch were taken, and the link closed at the one that was none.
+#[test]
+fn a_batch_with_a_command_that_cannot_be_read_is_taken_whole_or_not_at_all() {
+    let (head, _) = batch(HONEST, 5, &cancel(SESSION, 1));
+    let (mut entries, mut frame) = (BatchEntries::default(), Vec::new());
+    let entry = LinkedCommand { generation: 5, trace_id: 0, t0_before: 0 };
+    let mut bytes = Vec::new();
+    cancel(SESSION, 1).encode(&mut bytes);
+    entries.push(&entry, &bytes);
+    bytes.truncate(12);
+    entries.push(&entry, &bytes);
+    entries.put::<_, LinkedCommand>(&head, &mut frame);
+    let mut end = partition();
+    assert!(matches!(take(&mut end, HONEST, &frame), Err(LinkFault::Decode(_))));
+    assert_eq!(end.next_command(), None);
+}
