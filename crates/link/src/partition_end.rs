@@ -31,7 +31,9 @@ use weir_wire::reference::SessionChoice;
 use weir_wire::session::Logout;
 use weir_wire::{Command, Destination, Request};
 
-use crate::codec::{Arrived, Entries, LinkFault, RECORD_NUMBERS_MAX, ToPartition, put_with_group};
+use crate::codec::{
+    Arrived, COMMANDS_MAX, Entries, LinkFault, RECORD_NUMBERS_MAX, ToPartition, put_with_group,
+};
 use crate::grants::Grant;
 use crate::message::{
     BindSession, CommandRefused, LinkOpened, LinkPulse, LinkReady, LinkedCommand, LogId, OpenLink,
@@ -362,10 +364,14 @@ impl PartitionEnd {
     }
 
     /// Returns true if a gateway is not to be heard now: it does not read its answers, or the ring
-    /// has had no room for very many choices and losses.
+    /// has had no room for as many commands as it may have under way, or for very many choices and
+    /// losses. A gateway that keeps the rules can have more in the queue: it forgets those of
+    /// sessions that have ended.
     #[must_use]
     pub fn is_full(&self, gateway: SessionId) -> bool {
-        let is_full = |link: &GatewayLink| link.output.len() >= OUTPUT_LEN_MAX;
+        let is_full = |link: &GatewayLink| {
+            link.output.len() >= OUTPUT_LEN_MAX || link.queued >= self.terms.commands_max
+        };
         self.notice_count >= NOTICES_MAX || self.links.get(&gateway).is_some_and(is_full)
     }
 
@@ -756,7 +762,8 @@ impl PartitionEnd {
             self.under_way.insert(key, last);
             return Ok(());
         }
-        if link.queued >= self.terms.commands_max {
+        // A batch that was taken with room for one command of it has room.
+        if link.queued >= self.terms.commands_max + COMMANDS_MAX as u32 {
             return Err(LinkFault::WindowOverrun);
         }
         self.under_way.insert(key, last);

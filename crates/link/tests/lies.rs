@@ -299,13 +299,43 @@ fn a_refusal_is_told_to_the_process_that_sent_the_request_while_the_session_is_b
 }
 
 #[test]
-fn more_commands_than_the_terms_permit_end_the_link() {
+fn more_commands_than_the_terms_permit_are_not_heard_and_at_last_end_the_link() {
+    let mut end = partition();
+    for number in 1..=4 {
+        assert!(!end.is_full(HONEST));
+        take(&mut end, HONEST, &batch(HONEST, 5, &cancel(SESSION, number)).1).unwrap();
+    }
+    assert!(end.is_full(HONEST) && !end.is_full(LIAR));
+    for number in 5..=260 {
+        take(&mut end, HONEST, &batch(HONEST, 5, &cancel(SESSION, number)).1).unwrap();
+    }
+    let taken = take(&mut end, HONEST, &batch(HONEST, 5, &cancel(SESSION, 261)).1);
+    assert_eq!(taken, Err(LinkFault::WindowOverrun));
+}
+
+/// A session that filled the window of its gateway while a disk stood, left and came back broke the
+/// link of all others, again and again.
+#[test]
+fn commands_of_sessions_that_have_ended_wait_in_the_queue_and_break_no_link() {
     let mut end = partition();
     for number in 1..=4 {
         take(&mut end, HONEST, &batch(HONEST, 5, &cancel(SESSION, number)).1).unwrap();
     }
-    let taken = take(&mut end, HONEST, &batch(HONEST, 5, &cancel(SESSION, 5)).1);
-    assert_eq!(taken, Err(LinkFault::WindowOverrun));
+    let unbind = UnbindSession {
+        generation: 5,
+        session_id: HONEST,
+        bound_session_id: SESSION,
+        partition_id: HERE,
+        is_ended: Switch::On,
+    };
+    send(&mut end, HONEST, &unbind).unwrap();
+    send(&mut end, HONEST, &bind(HONEST, 6)).unwrap();
+    assert!(end.is_full(HONEST));
+    assert_eq!(take(&mut end, HONEST, &batch(HONEST, 6, &cancel(SESSION, 5)).1), Ok(()));
+    for is_full in [true, false] {
+        end.command_taken();
+        assert_eq!(end.is_full(HONEST), is_full);
+    }
 }
 
 #[test]
