@@ -22,6 +22,8 @@ use crate::message::{ClaimSession, Seal};
 const TAKEOVER_INTERVAL: Nanos = Nanos(1_000_000_000);
 /// The bits of a generation that count the grants of one start.
 const COUNT_BITS: u32 = 40;
+/// The number that those of starts are below: a higher one has no place in a generation.
+pub const STARTS_MAX: u64 = 1 << (64 - COUNT_BITS);
 
 /// The permission of a gateway's process to bind a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +88,12 @@ pub struct Grants {
 
 impl Grants {
     /// Returns the grants of a start of control that has this number, which no start had before.
+    ///
+    /// # Panics
+    /// When the number is not below [`STARTS_MAX`].
     #[must_use]
     pub fn of_start(start: u64) -> Grants {
+        assert!(start < STARTS_MAX, "the number of a start has {} bits", 64 - COUNT_BITS);
         Grants {
             holders: BTreeMap::new(),
             newest: BTreeMap::new(),
@@ -134,8 +140,10 @@ impl Grants {
         Ok(Granted { generation, taken_from: elsewhere.map(|one| one.claimant) })
     }
 
-    /// Restores a grant that a gateway holds since before this start; its seal is good.
+    /// Restores a grant that a gateway holds since before this start; its seal is good. Later
+    /// generations are above it, also where a backup has brought an earlier start's number back.
     pub fn restore(&mut self, grant: &Grant, now: Nanos) {
+        self.next_generation = self.next_generation.max(grant.generation.saturating_add(1));
         let Grant { session_id, gateway, incarnation, generation, .. } = *grant;
         let claimant = Claimant { gateway, incarnation };
         let restored = Holder { claimant, generation, granted_at: now, taken_over_at: None };
@@ -149,9 +157,10 @@ impl Grants {
         }
     }
 
-    /// The session has ended at its gateway.
+    /// The session has ended at its gateway. The generation is the newest that the gateway was
+    /// granted, and may be above the one that it named after a start of control.
     pub fn release(&mut self, by: Claimant, session_id: SessionId, generation: u64) {
-        let is_its = |one: &Holder| one.claimant == by && one.generation == generation;
+        let is_its = |one: &Holder| one.claimant == by && one.generation <= generation;
         if self.holders.get(&session_id).is_some_and(is_its) {
             self.holders.remove(&session_id);
         }
@@ -220,6 +229,19 @@ mod tests {
         assert_eq!(grants.holder(SESSION), Some(gateway(2)), "an old grant ends nothing");
     }
 
+    /// The session stayed with a gateway at which it had ended.
+    #[test]
+    fn a_release_by_the_newest_generation_ends_the_one_that_was_named() {
+        let (session_id, seal) = (SESSION, Seal::NONE);
+        let Claimant { gateway, incarnation } = gateway(1);
+        let mut grants = Grants::of_start(2);
+        grants.restore(&Grant { session_id, gateway, incarnation, generation: 5, seal }, Nanos(2));
+        grants.release(self::gateway(1), SESSION, 4);
+        assert_eq!(grants.holder(SESSION), Some(self::gateway(1)));
+        grants.release(self::gateway(1), SESSION, 9);
+        assert_eq!(grants.holder(SESSION), None);
+    }
+
     #[test]
     fn two_takeovers_are_a_second_apart() {
         let mut grants = Grants::of_start(1);
@@ -229,6 +251,19 @@ mod tests {
         let soon = take(1, 2 * SECOND + 1, 3 * SECOND - 1);
         assert_eq!(soon, Err(Reason::AlreadyLoggedOn));
         assert!(take(1, 2 * SECOND + 1, 3 * SECOND).is_ok());
+    }
+
+    /// A backup of the number of starts was restored: sessions that gateways held could be bound by
+    /// no later grant.
+    #[test]
+    fn a_grant_is_above_all_that_gateways_have_named() {
+        let (session_id, seal) = (SESSION, Seal::NONE);
+        let Claimant { gateway, incarnation } = gateway(1);
+        let mut grants = Grants::of_start(2);
+        let generation = (7 << COUNT_BITS) + 9;
+        grants.restore(&Grant { session_id, gateway, incarnation, generation, seal }, Nanos(2));
+        let later = grants.claim(&claim(2, 0, Switch::Off, 3), |_| false).expect("it is free");
+        assert!(later.generation > generation);
     }
 
     #[test]

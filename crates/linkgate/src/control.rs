@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use weir_link::PartitionEnd;
-use weir_link::grants::{Claim, Claimant, Grant, Grants};
+use weir_link::grants::{Claim, Claimant, Grant, Grants, STARTS_MAX};
 use weir_link::message::{ClaimEnded, ClaimSession, HeldGrant, Seal, SessionClaimed};
 use weir_types::{Nanos, Reason, SessionId};
 
@@ -35,31 +35,30 @@ pub struct ControlStart {
 /// # Errors
 /// When the number or the key can be neither read nor kept.
 pub fn begin_start(dir: &Path) -> anyhow::Result<ControlStart> {
-    let number = next_start(dir)?;
-    let key = if number == 1 { SealKey::drawn(dir)? } else { SealKey::of_node(dir)? };
+    let path = dir.join(STARTS_FILE);
+    let last = last_start(&path)?;
+    // The key is kept before the number that it is for: behind a crash between the two the next
+    // start draws another key, and would count on with the one of before.
+    let key = if last.is_none() { SealKey::drawn(dir)? } else { SealKey::of_node(dir)? };
+    let number = last.unwrap_or(0) + 1;
+    let text = format!("{number}\n");
+    weir_io::durable::write_file(&path, text.as_bytes(), 0o644)
+        .with_context(|| format!("cannot keep the number of starts in {}", path.display()))?;
     Ok(ControlStart { number, key })
 }
 
-/// Counts a start of control, and returns its number.
-///
-/// # Errors
-/// When the number can be neither read nor kept.
-fn next_start(dir: &Path) -> anyhow::Result<u64> {
-    let path = dir.join(STARTS_FILE);
-    let last = match std::fs::read_to_string(&path) {
-        Ok(text) => text
-            .trim()
-            .parse::<u64>()
-            .with_context(|| format!("{} holds no number of starts", path.display()))?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+/// Returns the number of the last start; `None` if there was none, or its number is lost.
+fn last_start(path: &Path) -> anyhow::Result<Option<u64>> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
             return Err(error).with_context(|| format!("cannot read {}", path.display()));
         }
     };
-    let next = last + 1;
-    weir_io::durable::write_file(&path, format!("{next}\n").as_bytes(), 0o644)
-        .with_context(|| format!("cannot keep the number of starts in {}", path.display()))?;
-    Ok(next)
+    let number = text.trim().parse().ok().filter(|number| (1..STARTS_MAX).contains(number));
+    let number = number.with_context(|| format!("{} holds no number of starts", path.display()))?;
+    Ok(Some(number))
 }
 
 /// The control partition's part of its links.
@@ -208,6 +207,8 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use weir_link::codec::next_message;
     use weir_link::message::{LogId, OpenLink};
     use weir_link::partition_end::SessionPosition;
@@ -217,32 +218,59 @@ mod tests {
 
     use super::*;
 
+    const GRANT: Grant = Grant {
+        session_id: SessionId(1),
+        gateway: SessionId(501),
+        incarnation: 3,
+        generation: 4,
+        seal: Seal::NONE,
+    };
+
+    /// Returns an empty directory for a test of this name.
+    fn directory(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        dir
+    }
+
     #[test]
     fn each_start_has_a_number_of_its_own() {
-        let dir = std::env::temp_dir().join(format!("weir-starts-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a directory");
-        let starts = [0, 1, 2].map(|_| next_start(&dir).expect("it is kept"));
-        std::fs::write(dir.join(STARTS_FILE), "many").expect("it is written");
-        let damaged = next_start(&dir);
-        std::fs::remove_dir_all(&dir).expect("it is there");
+        let dir = directory("starts");
+        let starts = [0, 1, 2].map(|_| begin_start(&dir).expect("it is kept").number);
         assert_eq!(starts, [1, 2, 3]);
-        assert!(damaged.is_err(), "it is not guessed");
+        // None is guessed, and none would make a generation that was there before.
+        for text in ["many", "0", "16777216", "18446744073709551615", ""] {
+            std::fs::write(dir.join(STARTS_FILE), text).expect("it is written");
+            assert!(begin_start(&dir).is_err(), "{text}");
+        }
+        std::fs::remove_dir_all(&dir).expect("it is there");
+    }
+
+    /// A crash behind the first number left the key of before: the next start's grants were below
+    /// those which gateways still had.
+    #[test]
+    fn a_crash_between_the_number_of_a_start_and_its_key_leaves_no_grant_of_before() {
+        let dir = directory("crash-at-start");
+        let first = begin_start(&dir).expect("it is kept");
+        let sealed = Grant { seal: first.key.seal(&GRANT), ..GRANT };
+        // The number is lost, and cannot be kept: as if the crash came there.
+        std::fs::remove_file(dir.join(STARTS_FILE)).expect("it is there");
+        let in_the_way = dir.join(format!("{STARTS_FILE}.part"));
+        std::fs::create_dir(&in_the_way).expect("a directory");
+        assert!(begin_start(&dir).is_err(), "the number is not kept");
+        std::fs::remove_dir(&in_the_way).expect("it is there");
+        assert!(!SealKey::of_node(&dir).expect("it is kept").is_good(&sealed));
+        let next = begin_start(&dir).expect("it is kept");
+        assert!(next.number == 1 && !next.key.is_good(&sealed));
+        std::fs::remove_dir_all(&dir).expect("it is there");
     }
 
     /// Sessions could be bound by nobody until their gateways had started again.
     #[test]
     fn a_lost_number_of_starts_ends_all_grants() {
-        let dir = std::env::temp_dir().join(format!("weir-lost-starts-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a directory");
-        let grant = Grant {
-            session_id: SessionId(1),
-            gateway: SessionId(501),
-            incarnation: 3,
-            generation: 4,
-            seal: Seal::NONE,
-        };
+        let dir = directory("lost-starts");
         let first = begin_start(&dir).expect("it is kept");
-        let sealed = Grant { seal: first.key.seal(&grant), ..grant };
+        let sealed = Grant { seal: first.key.seal(&GRANT), ..GRANT };
         let second = begin_start(&dir).expect("it is kept");
         assert!(second.number > first.number && second.key.is_good(&sealed));
         std::fs::remove_file(dir.join(STARTS_FILE)).expect("it is there");
