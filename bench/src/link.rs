@@ -255,9 +255,13 @@ type Pick = fn(&Quantiles) -> Option<u64>;
 const PICKS: [(&str, Pick); 3] =
     [("p50", |q| Some(q.p50)), ("p99", |q| q.p99), ("p99_9", |q| q.p99_9)];
 
-/// Returns a figure of each round of a side.
-fn of_rounds(runs: &[Run], pick: Pick) -> Vec<f64> {
-    runs.iter().map(|run| pick(&run.report.latency).unwrap_or(0) as f64).collect()
+/// Returns a figure of each round of a side; none where the samples of a round do not support it.
+fn of_rounds(runs: &[Run], pick: Pick) -> Option<Vec<f64>> {
+    figures(runs.iter().map(|run| pick(&run.report.latency)))
+}
+
+fn figures(rounds: impl Iterator<Item = Option<u64>>) -> Option<Vec<f64>> {
+    rounds.map(|figure| figure.map(|figure| figure as f64)).collect()
 }
 
 /// The delay that the gateway process adds to the fused node's, over that which the relay adds,
@@ -265,6 +269,7 @@ fn of_rounds(runs: &[Run], pick: Pick) -> Vec<f64> {
 /// and the division says nothing.
 fn added_over_relay(runs: &[Vec<Run>; 3], pick: Pick) -> Option<Estimate> {
     let [fused, relayed, linked] = runs.each_ref().map(|runs| of_rounds(runs, pick));
+    let (fused, relayed, linked) = (fused?, relayed?, linked?);
     let added = fused.iter().zip(relayed.iter().zip(&linked));
     let mut ratios: Vec<f64> = added
         .filter(|(fused, (relayed, _))| relayed > fused)
@@ -274,11 +279,11 @@ fn added_over_relay(runs: &[Vec<Run>; 3], pick: Pick) -> Option<Estimate> {
     has_verdict.then(|| median_with_interval(&mut ratios))
 }
 
-fn ratio_to_fused(runs: &[Vec<Run>; 3], side: usize, pick: Pick) -> Estimate {
-    let (of_side, fused) = (of_rounds(&runs[side], pick), of_rounds(&runs[0], pick));
+fn ratio_to_fused(runs: &[Vec<Run>; 3], side: usize, pick: Pick) -> Option<Estimate> {
+    let (of_side, fused) = (of_rounds(&runs[side], pick)?, of_rounds(&runs[0], pick)?);
     let mut ratios: Vec<f64> =
         of_side.iter().zip(&fused).map(|(side, fused)| side / fused.max(1.0)).collect();
-    median_with_interval(&mut ratios)
+    Some(median_with_interval(&mut ratios))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -302,7 +307,10 @@ fn header() -> String {
 
 fn line(load: LoadKind, runs: &[Vec<Run>; 3]) -> String {
     let figures = |pick: Pick| {
-        let of = runs.each_ref().map(|runs| span(median(of_rounds(runs, pick)) as u64));
+        let of = runs.each_ref().map(|runs| {
+            let median = of_rounds(runs, pick).map(median);
+            median.map_or_else(|| "-".to_owned(), |median| span(median as u64))
+        });
         format!("{:>10} {:>10} {:>10}", of[0], of[1], of[2])
     };
     let processor: Vec<_> = runs.iter().map(|runs| processor_of(runs)).collect();
@@ -332,7 +340,7 @@ fn cell(load: LoadKind, runs: &[Vec<Run>; 3]) -> Value {
     for (side, name) in SIDES.iter().enumerate() {
         let mut figures = json!({});
         for (figure, pick) in PICKS {
-            figures[figure] = json!(median(of_rounds(&runs[side], pick)));
+            figures[figure] = json!(of_rounds(&runs[side], pick).map(median));
         }
         figures["per_second"] =
             json!(median(runs[side].iter().map(|run| run.report.rate_measured).collect()));
@@ -340,10 +348,26 @@ fn cell(load: LoadKind, runs: &[Vec<Run>; 3]) -> Value {
         cell[format!("{name}_ns")] = figures;
     }
     for (figure, pick) in PICKS {
-        cell[format!("linked_over_fused_{figure}")] = ratio_to_fused(runs, 2, pick).json();
-        cell[format!("relayed_over_fused_{figure}")] = ratio_to_fused(runs, 1, pick).json();
-        cell[format!("added_over_relay_{figure}")] =
-            added_over_relay(runs, pick).map_or(Value::Null, Estimate::json);
+        for (name, estimate) in [
+            ("linked_over_fused", ratio_to_fused(runs, 2, pick)),
+            ("relayed_over_fused", ratio_to_fused(runs, 1, pick)),
+            ("added_over_relay", added_over_relay(runs, pick)),
+        ] {
+            cell[format!("{name}_{figure}")] = estimate.map_or(Value::Null, Estimate::json);
+        }
     }
     cell
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They were zero, and a ratio of one was told as a result.
+    #[test]
+    fn a_quantile_that_the_samples_do_not_support_is_null() {
+        assert_eq!(figures([Some(3), Some(5)].into_iter()), Some(vec![3.0, 5.0]));
+        let absent = figures([Some(3), None].into_iter());
+        assert_eq!(json!(absent.map(median)), Value::Null);
+    }
 }
