@@ -716,7 +716,8 @@ impl PartitionEnd {
         commands: Entries<'_, LinkedCommand>,
     ) -> Result<(), LinkFault> {
         // A batch is taken whole or not at all.
-        let decoded: Vec<_> = commands.map(Decoded::of).collect::<Result<_, _>>()?;
+        let decoded = commands.map(|(entry, bytes)| Decoded::of(&entry, bytes));
+        let decoded: Vec<_> = decoded.collect::<Result<_, _>>()?;
         for Decoded { generation, request } in decoded {
             self.take_command(gateway, Copied { generation, is_again }, &request)?;
         }
@@ -854,7 +855,7 @@ struct Decoded {
 }
 
 impl Decoded {
-    fn of((entry, bytes): (LinkedCommand, &[u8])) -> Result<Decoded, LinkFault> {
+    fn of(entry: &LinkedCommand, bytes: &[u8]) -> Result<Decoded, LinkFault> {
         match Command::decode(bytes)? {
             Command::Request(request) => Ok(Decoded { generation: entry.generation, request }),
             _ => Err(LinkFault::NotARequest),

@@ -10,17 +10,25 @@ use weir_link::codec::next_message;
 use weir_link::gateway_end::{Defined, SessionPoint, WantedBinding};
 use weir_link::grants::Grant;
 use weir_link::message::{
-    BindSession, BindingsNamed, CommandRefused, EpochEnded, LinkOpened, LinkReady, LogId, OpenLink,
-    Seal, SessionBound, SessionUnbound, StageSpans,
+    AskRecords, BindSession, BindingsNamed, CommandBatch, CommandRefused, EpochEnded, EventBatch,
+    FirmFollowed, FollowFirm, LinkOpened, LinkPulse, LinkReady, LinkedCommand, LinkedEvent, LogId,
+    OldRecord, OldRecords, OpenLink, RecordNo, Seal, SessionBound, SessionFirm, SessionFirms,
+    SessionRecords, SessionUnbound, StageBatch, StageSpans, UnbindSession,
 };
 use weir_link::partition_end::SessionPosition;
 use weir_link::{
     GatewayEnd, GatewayTerms, GatewayView, PartitionEnd, PartitionTerms, PartitionView, ToGateway,
 };
-use weir_types::{Epoch, EventNo, Nanos, PartitionId, Position, RequestNo, SessionId, Switch};
-use weir_wire::Message;
+use weir_types::{
+    ClOrdId, Epoch, EventNo, InstrumentId, Nanos, OrderId, PartitionId, PhaseReached, Position,
+    RequestNo, SessionId, Switch,
+};
+use weir_wire::event::RequestDone;
 use weir_wire::frame::{put_frame, put_frame_with};
-use weir_wire::{SCHEMA_ID, SCHEMA_VERSION};
+use weir_wire::group::put_data;
+use weir_wire::order_entry::CancelOrder;
+use weir_wire::reference::DefineInstrument;
+use weir_wire::{Command, Event, Message, PlainEvent, Request, SCHEMA_ID, SCHEMA_VERSION};
 
 const HERE: PartitionId = PartitionId(1);
 const GATEWAY: SessionId = SessionId(5);
@@ -49,19 +57,99 @@ impl Random {
         }
     }
 
-    /// Returns a frame of a message of a link, or of an instrument's definition.
-    fn frame(&mut self) -> Vec<u8> {
-        let template_id = if self.below(20) == 0 { 20 } else { 130 + self.below(26) as u16 };
-        let (block_length, rest) = (10 + self.below(70) as u16, self.below(60));
+    /// Returns a frame of one of these messages.
+    fn frame(&mut self, shapes: &[Shape]) -> Vec<u8> {
+        let Shape { template_id, block_length, rest } =
+            shapes[self.below(shapes.len() as u64) as usize];
         let mut frame = Vec::new();
         put_frame_with(&mut frame, |out| {
-            for word in [block_length, template_id, SCHEMA_ID, SCHEMA_VERSION] {
+            for word in [block_length as u16, template_id, SCHEMA_ID, SCHEMA_VERSION] {
                 out.extend_from_slice(&word.to_le_bytes());
             }
-            out.extend((0..u64::from(block_length) + rest).map(|_| self.byte()));
+            out.extend((0..block_length).map(|_| self.byte()));
+            let (Rest::Group(len) | Rest::Batch(len)) = rest else { return };
+            let count = self.below(3);
+            for word in [len as u16, count as u16] {
+                out.extend_from_slice(&word.to_le_bytes());
+            }
+            for _ in 0..count {
+                out.extend((0..len).map(|_| self.byte()));
+                if let Rest::Batch(_) = rest {
+                    put_data(&self.record(), out);
+                }
+            }
         });
+        // Some are cut, or longer than they say.
+        if self.below(20) == 0 {
+            frame.truncate(frame.len() - self.below(9) as usize);
+        }
         frame
     }
+
+    /// Returns a request of a session, or an event addressed to it, or other bytes.
+    fn record(&mut self) -> Vec<u8> {
+        let mut record = Vec::new();
+        let (session_id, number) = (SessionId(self.below(4) as u32), self.below(4));
+        match self.below(5) {
+            0 => record.extend((0..self.below(40)).map(|_| self.byte())),
+            1 | 2 => Command::Request(Request::CancelOrder(CancelOrder {
+                request_no: RequestNo(number),
+                cl_ord_id: ClOrdId::NONE,
+                orig_cl_ord_id: ClOrdId::NONE,
+                order_id: OrderId(9),
+                sending_time: Nanos(0),
+                session_id,
+                instrument_id: InstrumentId(1),
+            }))
+            .encode(&mut record),
+            _ => Event::Plain(PlainEvent::RequestDone(RequestDone {
+                position: Position(number),
+                event_no: EventNo(number),
+                request_no: RequestNo(number),
+                transact_time: Nanos(0),
+                cl_ord_id: ClOrdId::NONE,
+                affected_count: 0,
+                session_id,
+                partition_id: HERE,
+                ref_template_id: 0,
+                phase_reached: PhaseReached::None,
+                changed_count: 0,
+                skipped_count: 0,
+            }))
+            .encode(&mut record),
+        }
+        record
+    }
+}
+
+/// The part of a message behind its block.
+#[derive(Clone, Copy)]
+enum Rest {
+    None,
+    /// A group with entries of this length.
+    Group(usize),
+    /// The same, with a data field behind each entry.
+    Batch(usize),
+}
+
+/// A kind of message.
+#[derive(Clone, Copy)]
+struct Shape {
+    template_id: u16,
+    block_length: usize,
+    rest: Rest,
+}
+
+fn shape<M: Message>(rest: Rest) -> Shape {
+    Shape { template_id: M::TEMPLATE_ID, block_length: M::BLOCK_LENGTH, rest }
+}
+
+fn group<M: Message, E: Message>() -> Shape {
+    shape::<M>(Rest::Group(E::BLOCK_LENGTH))
+}
+
+fn batch<M: Message, E: Message>() -> Shape {
+    shape::<M>(Rest::Batch(E::BLOCK_LENGTH))
 }
 
 /// A partition with five records, none of which is at hand.
@@ -144,8 +232,8 @@ fn framed<M: Message>(message: &M) -> Vec<u8> {
     frame
 }
 
-#[test]
-fn a_partitions_end_survives_each_gateway() {
+/// Returns the messages by which a gateway opens its link.
+fn frames_of_a_gateway() -> [Vec<u8>; 3] {
     let open = OpenLink {
         incarnation: 7,
         next_record: 0,
@@ -168,7 +256,66 @@ fn a_partitions_end_survives_each_gateway() {
         is_check: Switch::Off,
         is_again: Switch::Off,
     };
-    let opening = [framed(&open), framed(&bind), framed(&named)];
+    [framed(&open), framed(&bind), framed(&named)]
+}
+
+fn shapes_of_a_gateway() -> Vec<Shape> {
+    vec![
+        shape::<OpenLink>(Rest::None),
+        shape::<BindSession>(Rest::None),
+        shape::<BindSession>(Rest::None),
+        shape::<BindingsNamed>(Rest::None),
+        shape::<UnbindSession>(Rest::None),
+        shape::<LinkPulse>(Rest::None),
+        shape::<FollowFirm>(Rest::None),
+        group::<AskRecords, RecordNo>(),
+        batch::<CommandBatch, LinkedCommand>(),
+        batch::<CommandBatch, LinkedCommand>(),
+    ]
+}
+
+/// Returns the messages by which a partition opens a link.
+fn frames_of_a_partition() -> [Vec<u8>; 2] {
+    let opened = LinkOpened {
+        incarnation: 1,
+        next_record: 1,
+        end_record: 1,
+        session_id: GATEWAY,
+        epoch: Epoch(1),
+        lease_ms: 100,
+        pulse_ms: 20,
+        commands_max: 8,
+        partition_id: HERE,
+        is_continued: Switch::Off,
+        log_id: LogId([1; 16]),
+    };
+    let ready = LinkReady { session_id: GATEWAY, partition_id: HERE };
+    [framed(&opened), framed(&ready)]
+}
+
+fn shapes_of_a_partition() -> Vec<Shape> {
+    vec![
+        shape::<LinkOpened>(Rest::None),
+        shape::<LinkReady>(Rest::None),
+        shape::<SessionBound>(Rest::None),
+        shape::<SessionBound>(Rest::None),
+        shape::<SessionUnbound>(Rest::None),
+        shape::<CommandRefused>(Rest::None),
+        shape::<EpochEnded>(Rest::None),
+        shape::<LinkPulse>(Rest::None),
+        shape::<FirmFollowed>(Rest::None),
+        shape::<DefineInstrument>(Rest::None),
+        group::<SessionFirms, SessionFirm>(),
+        group::<SessionRecords, RecordNo>(),
+        group::<StageBatch, StageSpans>(),
+        batch::<EventBatch, LinkedEvent>(),
+        batch::<OldRecords, OldRecord>(),
+    ]
+}
+
+#[test]
+fn a_partitions_end_survives_each_gateway() {
+    let (opening, shapes) = (frames_of_a_gateway(), shapes_of_a_gateway());
     let mut taken = 0;
     for seed in 0..SEEDS {
         let mut random = Random(seed);
@@ -190,7 +337,7 @@ fn a_partitions_end_survives_each_gateway() {
                     end.take(GATEWAY, arrived, &mut Five).unwrap();
                 }
             }
-            let frame = random.frame();
+            let frame = random.frame(&shapes);
             let Ok(Some(arrived)) = next_message(&frame, now) else { continue };
             match end.take(GATEWAY, arrived, &mut Five) {
                 Ok(()) => taken += 1,
@@ -209,21 +356,7 @@ fn a_partitions_end_survives_each_gateway() {
 
 #[test]
 fn a_gateways_end_survives_each_partition() {
-    let opened = LinkOpened {
-        incarnation: 1,
-        next_record: 1,
-        end_record: 1,
-        session_id: GATEWAY,
-        epoch: Epoch(1),
-        lease_ms: 100,
-        pulse_ms: 20,
-        commands_max: 8,
-        partition_id: HERE,
-        is_continued: Switch::Off,
-        log_id: LogId([1; 16]),
-    };
-    let ready = LinkReady { session_id: GATEWAY, partition_id: HERE };
-    let opening = [framed(&opened), framed(&ready)];
+    let (opening, shapes) = (frames_of_a_partition(), shapes_of_a_partition());
     let mut taken = 0;
     for seed in 0..SEEDS {
         let mut random = Random(seed);
@@ -254,7 +387,7 @@ fn a_gateways_end_survives_each_partition() {
                 };
                 end.bind(wanted, &mut Quiet);
             }
-            let frame = random.frame();
+            let frame = random.frame(&shapes);
             let Ok(Some(arrived)) = next_message(&frame, now) else { continue };
             let result = end.take(arrived, &mut Quiet);
             taken += u64::from(result.is_ok());
