@@ -4,8 +4,6 @@
 //! numbers, lengths and counts are plausible now and then. A fault closes the link, which is opened
 //! again, as by a peer that lies and comes back.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use weir_link::codec::next_message;
 use weir_link::gateway_end::{Defined, SessionPoint, WantedBinding};
 use weir_link::grants::Grant;
