@@ -25,6 +25,8 @@
 //! INVARIANT: `unanswered` is sorted by request number.
 
 mod acknowledgement;
+#[cfg(test)]
+mod fixtures;
 mod refusals;
 mod resends;
 
@@ -691,47 +693,10 @@ fn check_state(state: &PartitionState) -> Result<(), DecodeError> {
 
 #[cfg(test)]
 mod tests {
+    use super::fixtures::{SECOND, ack, open_session, points_of, state};
     use super::*;
     use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame};
     use weir_wire::session::ApiKey;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn ack() -> LogonAck {
-        LogonAck {
-            server_time: Nanos(0),
-            session_id: SessionId(5),
-            firm_id: FirmId(1),
-            heartbeat_interval_ms: 2_000,
-            order_rate_max: 0,
-            in_flight_max: 0,
-            role: Role::Trader,
-        }
-    }
-
-    fn state(partition_id: u16, next_event_no: u64, epoch: u32) -> PartitionState {
-        PartitionState {
-            last_request_no: RequestNo(0),
-            next_event_no: EventNo(next_event_no),
-            oldest_event_no: EventNo(1),
-            epoch: Epoch(epoch),
-            partition_id: PartitionId(partition_id),
-        }
-    }
-
-    fn open_session() -> Session {
-        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
-        let mut out = Vec::new();
-        session.put_logon(Nanos(SECOND), &mut out);
-        session.open(&ack(), &[], &mut out);
-        session
-    }
-
-    /// The resume points of a session's logon: (partition, next event, epoch).
-    fn points_of(session: &Session) -> Vec<(u16, u64, u32)> {
-        let point = |p: &ResumePoint| (p.partition_id.0, p.next_event_no.0, p.epoch.0);
-        session.resume_points().iter().map(point).collect()
-    }
 
     #[test]
     fn a_session_of_another_history_is_told_what_is_void_and_goes_on_without_it() {

@@ -73,49 +73,11 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{Epoch, FirmId, PartitionId, RequestNo, Role, SessionId};
-    use weir_wire::session::{ApiKey, ResumePoint};
+    use weir_types::{Epoch, PartitionId, RequestNo};
 
     use super::*;
-    use crate::session::{SessionConfig, Submit, Times};
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn ack() -> LogonAck {
-        LogonAck {
-            server_time: Nanos(0),
-            session_id: SessionId(5),
-            firm_id: FirmId(1),
-            heartbeat_interval_ms: 2_000,
-            order_rate_max: 0,
-            in_flight_max: 0,
-            role: Role::Trader,
-        }
-    }
-
-    fn state(partition_id: u16, next_event_no: u64, epoch: u32) -> PartitionState {
-        PartitionState {
-            last_request_no: RequestNo(0),
-            next_event_no: EventNo(next_event_no),
-            oldest_event_no: EventNo(1),
-            epoch: Epoch(epoch),
-            partition_id: PartitionId(partition_id),
-        }
-    }
-
-    fn open_session() -> Session {
-        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
-        let mut out = Vec::new();
-        session.put_logon(Nanos(SECOND), &mut out);
-        session.open(&ack(), &[], &mut out);
-        session
-    }
-
-    /// The resume points of a session's logon: (partition, next event, epoch).
-    fn points_of(session: &Session) -> Vec<(u16, u64, u32)> {
-        let point = |p: &ResumePoint| (p.partition_id.0, p.next_event_no.0, p.epoch.0);
-        session.resume_points().iter().map(point).collect()
-    }
+    use crate::session::fixtures::{SECOND, ack, open_session, points_of, state};
+    use crate::session::{Submit, Times};
 
     #[test]
     fn a_resume_point_has_the_epoch_that_the_last_acknowledgement_told() {

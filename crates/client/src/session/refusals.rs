@@ -51,37 +51,18 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{
-        ClOrdId, EventNo, InstrumentId, Nanos, PartitionId, RequestNo, Role, SessionId,
-    };
+    use weir_types::{ClOrdId, EventNo, InstrumentId, Nanos, PartitionId, RequestNo, SessionId};
     use weir_wire::Request;
-    use weir_wire::session::{ApiKey, Label, LogonAck, PartitionState};
+    use weir_wire::session::{Label, PartitionState};
 
     use super::*;
-    use crate::session::{SessionConfig, Submit, Times};
+    use crate::session::fixtures::{ack, session, state};
+    use crate::session::{Submit, Times};
 
-    fn ack() -> LogonAck {
-        LogonAck {
-            server_time: Nanos(0),
-            session_id: SessionId(5),
-            firm_id: weir_types::FirmId(1),
-            heartbeat_interval_ms: 2_000,
-            order_rate_max: 0,
-            in_flight_max: 0,
-            role: Role::Operator,
-        }
-    }
-
+    /// Returns a session with two partitions.
     fn open_session() -> Session {
-        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
-        let states = [1, 2].map(|id| PartitionState {
-            last_request_no: RequestNo(0),
-            next_event_no: EventNo(1),
-            oldest_event_no: EventNo(1),
-            epoch: weir_types::Epoch(1),
-            partition_id: PartitionId(id),
-        });
-        session.open(&ack(), &states, &mut Vec::new());
+        let mut session = session();
+        session.open(&ack(), &[1, 2].map(|id| state(id, 1, 1)), &mut Vec::new());
         session
     }
 
@@ -146,13 +127,7 @@ mod tests {
         let kind = submit(&mut session, 1, 7);
         let later = submit(&mut session, 1, 8);
         session.connection_lost();
-        let received = PartitionState {
-            last_request_no: RequestNo(1),
-            next_event_no: EventNo(1),
-            oldest_event_no: EventNo(1),
-            epoch: weir_types::Epoch(1),
-            partition_id: PartitionId(1),
-        };
+        let received = PartitionState { last_request_no: RequestNo(1), ..state(1, 1, 1) };
         assert_eq!(session.open(&ack(), &[received], &mut Vec::new()), 2);
         let away = |number, ref_template_id| Reject {
             request_no: RequestNo(number),

@@ -21,41 +21,20 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{ClOrdId, EventNo, InstrumentId, PartitionId, RequestNo, Role, SessionId};
+    use weir_types::{ClOrdId, EventNo, InstrumentId, PartitionId, RequestNo, SessionId};
     use weir_wire::dialogue::put_request;
-    use weir_wire::session::{ApiKey, LogonAck, PartitionState};
+    use weir_wire::session::PartitionState;
 
-    use crate::session::{Session, SessionConfig, Submit, Times, stamp};
-
-    fn ack() -> LogonAck {
-        LogonAck {
-            server_time: weir_types::Nanos(0),
-            session_id: SessionId(5),
-            firm_id: weir_types::FirmId(1),
-            heartbeat_interval_ms: 2_000,
-            order_rate_max: 0,
-            in_flight_max: 0,
-            role: Role::Trader,
-        }
-    }
-
-    fn state(next_event_no: u64) -> PartitionState {
-        PartitionState {
-            last_request_no: RequestNo(0),
-            next_event_no: EventNo(next_event_no),
-            oldest_event_no: EventNo(1),
-            epoch: weir_types::Epoch(1),
-            partition_id: PartitionId(1),
-        }
-    }
+    use crate::session::fixtures::{ack, session, state};
+    use crate::session::{Session, Submit, Times, stamp};
 
     #[test]
     fn a_request_whose_refusal_was_lost_is_sent_again_once_the_missed_events_have_come() {
         let nothing = ClOrdId::from_number(1);
         let cancel = crate::request::cancel(nothing, nothing, InstrumentId(1));
         for missed in [0, 1] {
-            let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
-            session.open(&ack(), &[state(8)], &mut Vec::new());
+            let mut session = session();
+            session.open(&ack(), &[state(1, 8, 1)], &mut Vec::new());
             for _ in 0..2 {
                 let none = &mut Vec::new();
                 let sent = session.submit(PartitionId(1), cancel, Times::default(), none);
@@ -70,7 +49,7 @@ mod tests {
                 answer(&mut session, &mut Vec::new());
             }
             session.connection_lost();
-            let named = PartitionState { last_request_no: RequestNo(2), ..state(9) };
+            let named = PartitionState { last_request_no: RequestNo(2), ..state(1, 9, 1) };
             let mut out = Vec::new();
             assert_eq!(session.open(&ack(), &[named], &mut out), 1 - missed);
             assert_eq!(out.is_empty(), missed == 1, "its answer may be among the missed events");
@@ -87,8 +66,8 @@ mod tests {
     /// A request that a full log had refused was sent again behind a later one: too old.
     #[test]
     fn requests_are_sent_again_in_the_order_of_their_numbers() {
-        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
-        session.open(&ack(), &[state(8)], &mut Vec::new());
+        let mut session = session();
+        session.open(&ack(), &[state(1, 8, 1)], &mut Vec::new());
         let nothing = ClOrdId::from_number(1);
         let cancel = crate::request::cancel(nothing, nothing, InstrumentId(1));
         let mut sent = Vec::new();
@@ -98,7 +77,7 @@ mod tests {
         }
         session.connection_lost();
         // The third one was lost with the connection.
-        let named = PartitionState { last_request_no: RequestNo(2), ..state(8) };
+        let named = PartitionState { last_request_no: RequestNo(2), ..state(1, 8, 1) };
         let mut out = Vec::new();
         assert_eq!(session.open(&ack(), &[named], &mut out), 3);
         assert_eq!(out, sent);
