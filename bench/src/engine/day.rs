@@ -108,5 +108,6 @@ fn transfer(
         account_id,
         instrument_id,
         partition_id,
+        peer_partition_id: PartitionId::NONE,
     }))
 }

@@ -139,6 +139,7 @@ impl Mix {
             account_id: AccountId(account),
             instrument_id: InstrumentId(instrument),
             partition_id: HERE,
+            peer_partition_id: PartitionId::NONE,
         }))
     }
 

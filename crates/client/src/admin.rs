@@ -16,15 +16,15 @@ mod several;
 use std::time::Duration;
 
 use weir_types::{
-    GroupId, InstrumentId, MatchId, Nanos, PartitionId, Phase, Position, Price, Reason, RequestNo,
-    ScheduleStep, SessionId, Switch,
+    AccountId, Cash, GroupId, InstrumentId, MatchId, Nanos, PartitionId, Phase, Position, Price,
+    Reason, RequestNo, ScheduleStep, SessionId, Switch,
 };
 use weir_wire::Request;
 use weir_wire::event::RequestDone;
 use weir_wire::reference::{
-    BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument, DefineSession,
-    KillSwitch, NEW, ResumeTrading, SCHEDULE_LIST_MAX, SchedulePhase, SchedulePhases, SetPhase,
-    SetReference, Transfer, all_fields, is_change,
+    AccountInquiry, BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument,
+    DefineSession, KillSwitch, NEW, ResumeTrading, SCHEDULE_LIST_MAX, SchedulePhase,
+    SchedulePhases, SetPhase, SetReference, Transfer, all_fields, is_change,
 };
 
 use crate::client::{Client, Incoming};
@@ -101,6 +101,51 @@ impl From<&RequestDone> for PhasesChanged {
             skipped: done.skipped_count.into(),
             ended: done.affected_count,
             position: done.position,
+        }
+    }
+}
+
+/// An account's cash in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountCash {
+    /// All of it, below zero for a debt.
+    pub cash: Cash,
+    /// The part that its orders reserve.
+    pub reserved: Cash,
+    /// Its last transfer in the partition.
+    pub last_transfer: Option<LastTransfer>,
+}
+
+impl AccountCash {
+    /// Returns the cash that no order reserves; below zero for a debt.
+    #[must_use]
+    pub fn free(&self) -> Cash {
+        Cash(self.cash.0.saturating_sub(self.reserved.0))
+    }
+}
+
+/// The last transfer of an account in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastTransfer {
+    /// Its number, above zero.
+    pub transfer_id: u64,
+    /// The cash that came in; below zero for cash that went out.
+    pub cash: Cash,
+    /// The partition at its other end; none for outside.
+    pub peer: PartitionId,
+}
+
+impl From<&RequestDone> for AccountCash {
+    fn from(done: &RequestDone) -> AccountCash {
+        let last = LastTransfer {
+            transfer_id: done.last_transfer_id,
+            cash: done.last_transfer_cash,
+            peer: done.last_transfer_peer,
+        };
+        AccountCash {
+            cash: done.cash,
+            reserved: done.reserved,
+            last_transfer: (last.transfer_id > 0).then_some(last),
         }
     }
 }
@@ -244,6 +289,20 @@ impl Admin {
     /// As [`Admin::define_instrument`].
     pub fn transfer(&mut self, transfer: Transfer) -> Result<(), ClientError> {
         self.request(transfer.partition_id, Request::Transfer(transfer)).map(drop)
+    }
+
+    /// Asks for an account's cash in a partition.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn account_cash(
+        &mut self,
+        partition_id: PartitionId,
+        account_id: AccountId,
+    ) -> Result<AccountCash, ClientError> {
+        let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+        let inquiry = AccountInquiry { request_no, session_id, account_id, partition_id };
+        self.ask(partition_id, Request::AccountInquiry(inquiry)).map(|done| (&done).into())
     }
 
     /// Changes the phase of an instrument of a partition, within its collars; returns the phase

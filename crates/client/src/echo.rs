@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use weir_types::{
     AccountId, ClOrdId, Epoch, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId,
-    Liquidity, MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, PhaseReached, Position,
-    Price, Qty, Reason, Rec, RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side,
-    TimeInForce,
+    Liquidity, MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty,
+    Reason, Rec, RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::dialogue::{ClientMessage, put_logon_ack};
@@ -180,9 +179,7 @@ fn done(request: &Request, event_no: EventNo) -> RequestDone {
         session_id: request.session_id(),
         partition_id: PARTITION,
         ref_template_id: request.template_id(),
-        phase_reached: PhaseReached::None,
-        changed_count: 0,
-        skipped_count: 0,
+        ..RequestDone::NOTHING_TOLD
     }
 }
 

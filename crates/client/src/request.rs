@@ -29,7 +29,7 @@ pub fn stamp(mut request: Request, session_id: SessionId, request_no: RequestNo)
     }
     set!(
         NewOrder ReplaceOrder CancelOrder MassCancel Transfer SetPhase KillSwitch BustTrade
-        SchedulePhase ResumeTrading SetReference ChangePhases SchedulePhases
+        SchedulePhase ResumeTrading SetReference ChangePhases SchedulePhases AccountInquiry
         DefineInstrument DefineFirm DefineAccount DefineSession
     );
     request

@@ -769,9 +769,7 @@ mod tests {
             session_id: SessionId(5),
             partition_id: PartitionId(1),
             ref_template_id: 0,
-            phase_reached: weir_types::PhaseReached::None,
-            changed_count: 0,
-            skipped_count: 0,
+            ..RequestDone::NOTHING_TOLD
         };
         let event = session.on_message(&NodeMessage::RequestDone(done), none).unwrap();
         assert!(matches!(event, SessionEvent::Done { answered: Some(_), .. }));

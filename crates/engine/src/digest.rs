@@ -54,8 +54,10 @@ pub(crate) fn fold_command(digest: u64, position: u64, time: u64) -> u64 {
 /// Folds in the content of a request that no event will show when it is carried out: orders show in
 /// their own events, definitions in `Defined`.
 pub(crate) fn fold_request(digest: u64, request: &Request) -> u64 {
+    let mut kind = u64::from(request.template_id());
     let words: [u64; 5] = match request {
         Request::Transfer(m) => {
+            kind |= u64::from(m.peer_partition_id.0) << 16;
             let (high, low) = cash_words(m.cash);
             let place = pair(m.account_id.0, m.instrument_id.0);
             [m.transfer_id, high, low, m.position_qty.cast_unsigned(), place]
@@ -99,6 +101,7 @@ pub(crate) fn fold_request(digest: u64, request: &Request) -> u64 {
             let whose = pair(m.instrument_id.0, m.group_id.0.into());
             [m.at.0, whose, codes, u64::from(m.count), 0]
         }
+        Request::AccountInquiry(m) => [u64::from(m.account_id.0), 0, 0, 0, 0],
         Request::NewOrder(_)
         | Request::ReplaceOrder(_)
         | Request::CancelOrder(_)
@@ -108,7 +111,7 @@ pub(crate) fn fold_request(digest: u64, request: &Request) -> u64 {
         | Request::DefineSession(_) => return digest,
     };
     let [a, b, c, d, e] = words;
-    fold(digest ^ sum([a, b, c, d, e, u64::from(request.template_id())]), KEYS[4] | 1)
+    fold(digest ^ sum([a, b, c, d, e, kind]), KEYS[4] | 1)
 }
 
 /// Folds in the loss of a session, which causes no event if the session has no orders.
@@ -424,6 +427,9 @@ fn rejected_sum(e: &RequestRejected) -> u64 {
 
 fn done_sum(e: &RequestDone) -> u64 {
     let (name_head, name_tail) = halves(e.cl_ord_id);
+    let (cash_high, cash_low) = cash_words(e.cash);
+    let (reserved_high, reserved_low) = cash_words(e.reserved);
+    let (moved_high, moved_low) = cash_words(e.last_transfer_cash);
     sum([
         e.event_no.0,
         e.request_no.0,
@@ -434,6 +440,14 @@ fn done_sum(e: &RequestDone) -> u64 {
         pair(e.session_id.0, u32::from(e.ref_template_id)),
         pair(e.phase_reached.code().into(), u32::from(e.partition_id.0) << 8 | 3),
         pair(e.changed_count, e.skipped_count),
+        u64::from(e.last_transfer_peer.0),
+        cash_high,
+        cash_low,
+        reserved_high,
+        reserved_low,
+        moved_high,
+        moved_low,
+        e.last_transfer_id,
         0,
     ])
 }

@@ -6,7 +6,7 @@
 
 use weir_types::{
     ClOrdId, EventNo, ExecId, ExecType, FirmId, InstrumentId, Liquidity, MatchId, OrdStatus,
-    OrderId, PhaseReached, Price, Qty, Reason, Rec, RequestNo, Seq,
+    OrderId, Price, Qty, Reason, Rec, RequestNo, Seq,
 };
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 use weir_wire::order_entry::NewOrder;
@@ -92,7 +92,12 @@ impl Engine {
         out.event(event);
     }
 
-    fn say_answer<S: EventSink>(&mut self, session: Slot, event: PlainEvent, out: &mut S) {
+    pub(crate) fn say_answer<S: EventSink>(
+        &mut self,
+        session: Slot,
+        event: PlainEvent,
+        out: &mut S,
+    ) {
         if !S::IS_ONLY_HEARER {
             self.sessions[session].outcomes.push(&event, self.config.outcomes_max);
         }
@@ -385,9 +390,7 @@ impl Engine {
             session_id: session.session_id,
             partition_id: self.config.partition_id,
             ref_template_id: asker.template_id,
-            phase_reached: PhaseReached::None,
-            changed_count: 0,
-            skipped_count: 0,
+            ..RequestDone::NOTHING_TOLD
         })
     }
 
@@ -405,9 +408,7 @@ impl Engine {
             session_id: session.session_id,
             partition_id: self.config.partition_id,
             ref_template_id: asker.template_id,
-            phase_reached: PhaseReached::None,
-            changed_count: 0,
-            skipped_count: 0,
+            ..RequestDone::NOTHING_TOLD
         });
         session.outcomes.push(&event, self.config.outcomes_max);
     }

@@ -365,6 +365,7 @@ impl Engine {
         match request {
             Request::MassCancel(m) => self.mass_cancel(asker, m, out),
             Request::Transfer(m) => self.transfer(asker, m, out),
+            Request::AccountInquiry(m) => self.tell_account(asker, m, out),
             Request::SetPhase(m) => self.set_phase(asker, m, out),
             Request::KillSwitch(m) => self.kill_switch(asker, m, out),
             Request::BustTrade(m) => self.bust_trade(asker, m, out),
@@ -729,6 +730,7 @@ pub(crate) fn named(request: &Request) -> NamedIds {
         Request::KillSwitch(_)
         | Request::BustTrade(_)
         | Request::ChangePhases(_)
+        | Request::AccountInquiry(_)
         | Request::DefineFirm(_)
         | Request::DefineAccount(_)
         | Request::DefineSession(_) => NamedIds::NOTHING,

@@ -66,7 +66,7 @@ mod uncross;
 /// into the same events; `tests/profiles.rs` has the digests of each version and holds the newest
 /// to it. A command log records the version by which its commands were executed, and a program of
 /// another version does not execute them again (`docs/adr/0018-versions-of-rules.md`).
-pub const RULES_VERSION: u32 = 9;
+pub const RULES_VERSION: u32 = 10;
 
 pub use bust::RetainedTrades;
 pub use config::{EngineConfig, EventSink, Memory};

@@ -47,7 +47,7 @@ pub struct EngineLimits {
 
 /// The bytes of a snapshot while it is made, per row of each table at most, in the order of the
 /// limits. A position's are twice its own: they are sorted first.
-const SNAPSHOT_ROW_BYTES: [u64; 7] = [82, 46, 9, 384, 106, 64, 62];
+const SNAPSHOT_ROW_BYTES: [u64; 7] = [84, 46, 9, 384, 106, 64, 62];
 
 /// The refusal of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

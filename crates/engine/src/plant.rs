@@ -173,5 +173,9 @@ weir_plant::plants! {
         LimitsAfterTimers,
         /// A checkpoint that is due behind new limits is left out.
         LimitsForgetCheckpoint,
+        /// The last transfer with another partition at its other end is taken for the same.
+        TransferPeerIgnored,
+        /// A snapshot omits the other ends of the accounts' last transfers.
+        SnapshotForgetsPeer,
     }
 }

@@ -28,7 +28,8 @@ use weir_types::{
 use weir_wire::event::OrderEvent;
 use weir_wire::order_entry::{CancelOrder, MassCancel};
 use weir_wire::reference::{
-    DefineInstrument, KillSwitch, NEW, SessionChoice, SessionLost, Transfer, is_change,
+    AccountInquiry, DefineInstrument, KillSwitch, NEW, SessionChoice, SessionLost, Transfer,
+    is_change,
 };
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
@@ -369,13 +370,22 @@ impl<'a> Script<'a> {
             account_id: self.account(SessionId(1)),
             instrument_id: if position_qty == 0 { InstrumentId(0) } else { instrument_id },
             partition_id: self.rarely(HERE, &[PartitionId(2)]),
+            peer_partition_id: self.one_of(&[0, 0, 2, 3].map(PartitionId)),
         }
     }
 
-    /// Returns the transfer, or a variant of the last one: the same, with other amounts, or an
-    /// earlier one.
+    /// Returns the transfer, or a variant of the last one: the same, with other amounts, with
+    /// another partition at its other end, or an earlier one; or an inquiry after its account.
     fn once_or_again(&mut self, new: Transfer) -> Command {
         let byte = self.byte();
+        if byte >= 240 {
+            return Command::Request(Request::AccountInquiry(AccountInquiry {
+                request_no: new.request_no,
+                session_id: new.session_id,
+                account_id: new.account_id,
+                partition_id: new.partition_id,
+            }));
+        }
         let again = self.last_transfer.unwrap_or(new);
         let transfer = match byte {
             0..=31 => Transfer { request_no: new.request_no, session_id: new.session_id, ..again },
@@ -384,6 +394,12 @@ impl<'a> Script<'a> {
                 Transfer { transfer_id, account_id, ..new }
             }
             40..=47 => Transfer { transfer_id: new.transfer_id.saturating_sub(4), ..new },
+            48..=55 => Transfer {
+                request_no: new.request_no,
+                session_id: new.session_id,
+                peer_partition_id: self.one_of(&[PartitionId(0), HERE, PartitionId(2)]),
+                ..again
+            },
             _ => new,
         };
         self.last_transfer = Some(transfer);

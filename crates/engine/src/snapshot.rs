@@ -45,9 +45,12 @@ use origin::{read_origin, write_origin};
 use promised::SnapshotReservations;
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
-const VERSION: u32 = 8;
-/// The last version without limits: that of the rules before, so that an upgrade begins at the end
-/// of its log. Its engine had the limits of the configuration, which nobody could change.
+const VERSION: u32 = 9;
+/// The last version without the other ends of transfers: that of the rules before, so that an
+/// upgrade begins at the end of its log.
+const VERSION_PEERLESS: u32 = 8;
+/// The last version without limits. Its engine had the limits of the configuration, which nobody
+/// could change.
 const VERSION_UNLIMITED: u32 = 7;
 /// The last version without times of trades.
 const VERSION_UNTIMED: u32 = 6;
@@ -133,7 +136,7 @@ impl Engine {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// The snapshot version that this engine writes. It reads that one and the four before.
+    /// The snapshot version that this engine writes. It reads that one and the five before.
     pub const SNAPSHOT_VERSION: u32 = VERSION;
 
     /// Restores the engine from a snapshot. It continues like the original, with equal events and
@@ -172,7 +175,7 @@ impl Engine {
         let mut engine = Engine::new(config);
         engine.read_counters(&mut r)?;
         let mut promised = SnapshotReservations::default();
-        engine.read_owners(&mut r, &mut promised)?;
+        engine.read_owners(&mut r, &mut promised, version)?;
         engine.read_sessions(&mut r)?;
         engine.read_instruments(&mut r, version)?;
         engine.read_positions(&mut r, &mut promised)?;
@@ -260,6 +263,8 @@ impl Engine {
             w.i128(last.cash.0);
             w.u64(last.position_qty.cast_unsigned());
             w.u32(last.instrument_id.0);
+            let forgets = plant::is(Plant::SnapshotForgetsPeer);
+            w.u16(if forgets { 0 } else { last.peer_partition_id.0 });
         }
     }
 
@@ -267,6 +272,7 @@ impl Engine {
         &mut self,
         r: &mut Reader<'_>,
         promised: &mut SnapshotReservations,
+        version: u32,
     ) -> Result<(), SnapshotError> {
         for _ in 0..r.count("firms", self.config.firms_max)? {
             let firm_id = FirmId(r.u32()?);
@@ -298,6 +304,10 @@ impl Engine {
                 cash: Cash(r.i128()?),
                 position_qty: r.u64()?.cast_signed(),
                 instrument_id: InstrumentId(r.u32()?),
+                peer_partition_id: match version {
+                    ..=VERSION_PEERLESS => PartitionId(0),
+                    _ => PartitionId(r.u16()?),
+                },
             };
             new_id(&self.accounts, account_id.0, "accounts")?;
             self.accounts.insert(account_id.0, row);

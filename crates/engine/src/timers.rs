@@ -363,6 +363,7 @@ fn depends_on_phase(command: &Command) -> bool {
         | Request::KillSwitch(_)
         | Request::ChangePhases(_)
         | Request::Transfer(_)
+        | Request::AccountInquiry(_)
         | Request::DefineFirm(_)
         | Request::DefineAccount(_)
         | Request::DefineSession(_) => false,

@@ -1,6 +1,6 @@
 //! Transfers: cash and lots moved into or out of an account of this partition.
 //!
-//! | `transfer_id` | amounts | answer |
+//! | `transfer_id` | amounts, and the partition at the other end | answer |
 //! | --- | --- | --- |
 //! | above the account's last | any | carried out: done, 1 |
 //! | the account's last | its own | carried out before: done, 0 |
@@ -8,18 +8,23 @@
 //! | below the account's last | any | refused, `TRANSFER_ID_USED` |
 //!
 //! A sender that does not know the outcome of a transfer sends it again. No answer ever claims that
-//! a transfer was carried out when it was not.
+//! a transfer was carried out when it was not. The other end counts, because a partition that was
+//! asked again says only that the amounts have left it: without it a move repeated with another
+//! target would enter both.
 //!
 //! INVARIANT: `cash_moved_in` minus `cash_moved_out` is the sum of all accounts' cash. Cash in
 //! transit to another partition has been moved out here and not yet in there.
 
-use weir_types::{Cash, ClOrdId, InstrumentId, Reason};
-use weir_wire::reference::Transfer;
+use weir_types::{Cash, ClOrdId, InstrumentId, PartitionId, Reason};
+use weir_wire::PlainEvent;
+use weir_wire::event::RequestDone;
+use weir_wire::reference::{AccountInquiry, Transfer};
 
 use crate::config::{CASH_LIMIT, EventSink, POSITION_LIMIT};
 use crate::emit::{NamedIds, Requester};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
+use crate::plant::{self, Plant};
 
 /// The last transfer of an account. Kept apart from the accounts, whose rows are a cache line each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +34,8 @@ pub(crate) struct LastTransfer {
     pub(crate) cash: Cash,
     pub(crate) position_qty: i64,
     pub(crate) instrument_id: InstrumentId,
+    /// The partition at the other end; none for outside.
+    pub(crate) peer_partition_id: PartitionId,
 }
 
 impl LastTransfer {
@@ -38,14 +45,32 @@ impl LastTransfer {
             cash: m.cash,
             position_qty: m.position_qty,
             instrument_id: m.instrument_id,
+            peer_partition_id: m.peer_partition_id,
         }
     }
+
+    /// Returns true if this is the transfer.
+    fn is(&self, m: &Transfer) -> bool {
+        let mut asked = LastTransfer::of(m);
+        if plant::is(Plant::TransferPeerIgnored) {
+            asked.peer_partition_id = self.peer_partition_id;
+        }
+        *self == asked
+    }
+}
+
+/// A request on an account that was carried out.
+#[derive(Clone, Copy, Debug)]
+struct CarriedOut {
+    account: Slot,
+    /// 1 if it moved something now.
+    affected_count: u64,
 }
 
 impl Engine {
     pub(crate) fn transfer<S: EventSink>(&mut self, asker: Requester, m: &Transfer, out: &mut S) {
         match self.carry_out_transfer(asker, m) {
-            Ok(affected_count) => self.say_done(asker, ClOrdId::NONE, affected_count, out),
+            Ok(carried_out) => self.say_cash(asker, carried_out, out),
             Err(reason) => {
                 let named = NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING };
                 self.reject(asker, named, reason, out);
@@ -53,16 +78,56 @@ impl Engine {
         }
     }
 
-    fn carry_out_transfer(&mut self, asker: Requester, m: &Transfer) -> Result<u64, Reason> {
+    pub(crate) fn tell_account<S: EventSink>(
+        &mut self,
+        asker: Requester,
+        m: &AccountInquiry,
+        out: &mut S,
+    ) {
+        let known = self.accounts.find(m.account_id.0).ok_or(Reason::UnknownAccount);
+        match self.check_operator(asker, m.partition_id).and(known) {
+            Ok(account) => self.say_cash(asker, CarriedOut { account, affected_count: 0 }, out),
+            Err(reason) => self.reject(asker, NamedIds::NOTHING, reason, out),
+        }
+    }
+
+    /// Reports that a request was carried out and changed so much, with the account's cash and last
+    /// transfer.
+    fn say_cash<S: EventSink>(
+        &mut self,
+        asker: Requester,
+        CarriedOut { account, affected_count }: CarriedOut,
+        out: &mut S,
+    ) {
+        let PlainEvent::RequestDone(done) = self.done(asker, ClOrdId::NONE, affected_count) else {
+            unreachable!("it reports that a request is done")
+        };
+        let row = &self.accounts[account];
+        let last = &self.last_transfers[account as usize];
+        let event = PlainEvent::RequestDone(RequestDone {
+            cash: row.cash,
+            reserved: row.reserved,
+            last_transfer_id: last.transfer_id,
+            last_transfer_cash: last.cash,
+            last_transfer_peer: last.peer_partition_id,
+            ..done
+        });
+        self.say_answer(asker.session, event, out);
+    }
+
+    fn carry_out_transfer(&mut self, asker: Requester, m: &Transfer) -> Result<CarriedOut, Reason> {
         self.check_operator(asker, m.partition_id)?;
         let account = self.accounts.find(m.account_id.0).ok_or(Reason::UnknownAccount)?;
         let instrument = self.transfer_instrument(m)?;
         if m.transfer_id == 0 {
             return Err(Reason::FieldOutOfRange);
         }
+        if m.peer_partition_id == self.config.partition_id {
+            return Err(Reason::WrongPartition);
+        }
         let last = &self.last_transfers[account as usize];
-        if *last == LastTransfer::of(m) {
-            return Ok(0);
+        if last.is(m) {
+            return Ok(CarriedOut { account, affected_count: 0 });
         }
         if m.transfer_id <= last.transfer_id {
             return Err(Reason::TransferIdUsed);
@@ -80,7 +145,7 @@ impl Engine {
         if self.accounts[account].is_in_debt {
             self.forget_paid(account, instrument.unwrap_or(NIL));
         }
-        Ok(1)
+        Ok(CarriedOut { account, affected_count: 1 })
     }
 
     /// Returns the instrument of the transferred lots; `None` for a transfer of cash only.

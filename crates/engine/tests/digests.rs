@@ -109,6 +109,7 @@ fn replicas_that_took_an_operators_command_differently_have_different_digests_at
         (to(moved), to(Transfer { account_id: MAKER, ..moved })),
         (to(moved), to(Transfer { instrument_id: ROSE, ..moved })),
         (to(moved), to(Transfer { transfer_id: 2, ..moved })),
+        (to(moved), to(Transfer { peer_partition_id: PartitionId(2), ..moved })),
         (request(kill(Switch::On)), request(kill(Switch::Off))),
         (request(schedule(Phase::Closed, 9_000)), request(schedule(Phase::Halted, 9_000))),
         (request(schedule(Phase::Closed, 9_000)), request(schedule(Phase::Closed, 9_001))),

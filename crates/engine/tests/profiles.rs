@@ -352,6 +352,40 @@ const WANTED: &[RulesWant] = &[
             },
         ],
     },
+    RulesWant {
+        rules: 10,
+        defaults: Some(0x364e_2575_40a1_616d),
+        scripts: [
+            Want {
+                seed: 1,
+                partition_id: PartitionId(1),
+                commands: 0xf5aa_2355_7d60_450a,
+                digest: 0x47a2_6671_fbeb_b21d,
+                snapshot: 0xcabf_3a48_167d_fe92,
+            },
+            Want {
+                seed: 2,
+                partition_id: PartitionId(1),
+                commands: 0x7bef_e153_111f_3376,
+                digest: 0x2e59_a87f_f0b0_fab6,
+                snapshot: 0x0fc4_1766_8d45_6e7f,
+            },
+            Want {
+                seed: 3,
+                partition_id: PartitionId(1),
+                commands: 0x38fb_491b_0be3_a3c3,
+                digest: 0x7148_21c3_ff8a_0fc7,
+                snapshot: 0x1d88_c59b_9f65_a398,
+            },
+            Want {
+                seed: 4,
+                partition_id: PartitionId(0),
+                commands: 0xf395_59e1_8d53_3a9c,
+                digest: 0x0a5f_542f_e152_3f42,
+                snapshot: 0x4ebd_24d6_a508_dde5,
+            },
+        ],
+    },
 ];
 
 /// Returns the hash of the limits that every engine has by default and that can change an event: a
@@ -420,6 +454,7 @@ const REACHED: &[(&str, &[&str])] = &[
             "MassCancel",
             "Define",
             "Transfer",
+            "AccountInquiry",
             "SetPhase",
             "KillSwitch",
             "BustTrade",

@@ -8,19 +8,22 @@
 //! halted by an operator, 101 in a volatility call, 6 live orders and 1 filed change.
 //! `data/snapshot-7.bin` is of the last engine of rules 8, after 171,567 commands: 100 in a
 //! volatility call, 103 closed and held, 8 live orders, 1 filed change, 64 trades and a debt.
+//! `data/snapshot-8.bin` is of the last engine of rules 9, after 31,997 commands, five behind a
+//! transfer: 100 and 101 in a closing call, 8 live orders, 1 filed change, limits set by a command.
 
 mod support;
 
 use support::*;
 use weir_engine::{Engine, EngineConfig, EngineLimits, SnapshotError};
 use weir_types::*;
-use weir_wire::reference::{BustTrade, ChangePhases, ResumeTrading};
+use weir_wire::reference::{BustTrade, ChangePhases, ResumeTrading, Transfer};
 use weir_wire::{Command, Event, PlainEvent, Request};
 
 const SNAPSHOT: &[u8] = include_bytes!("data/snapshot-4.bin");
 const BEFORE_GROUPS: &[u8] = include_bytes!("data/snapshot-5.bin");
 const BEFORE_TIMES: &[u8] = include_bytes!("data/snapshot-6.bin");
 const BEFORE_LIMITS: &[u8] = include_bytes!("data/snapshot-7.bin");
+const BEFORE_PEERS: &[u8] = include_bytes!("data/snapshot-8.bin");
 
 fn config() -> EngineConfig {
     EngineConfig {
@@ -44,6 +47,7 @@ fn ask(engine: &mut Engine, number: u64, request: Request) -> Vec<Event> {
         Request::ResumeTrading(m) => m.session_id = SessionId(90),
         Request::BustTrade(m) => m.session_id = SessionId(90),
         Request::ChangePhases(m) => m.session_id = SessionId(90),
+        Request::Transfer(m) => m.session_id = SessionId(90),
         other => panic!("not asked here: {other:?}"),
     }
     let mut events = Vec::new();
@@ -189,4 +193,27 @@ fn a_snapshot_from_before_limits_has_the_configured_ones_and_takes_others() {
     let again = Engine::restore(EngineConfig::new(HERE), &bytes).expect("it reads back");
     assert_eq!((again.limits(), again.state_hash()), (limits, engine.state_hash()));
     assert!(again.totals().is_conserved());
+}
+
+#[test]
+fn a_snapshot_from_before_other_ends_of_transfers_goes_on_with_the_last_ones() {
+    let mut engine = Engine::restore(config(), BEFORE_PEERS).expect("it is read");
+    assert_eq!((engine.filed_change_count(), engine.live_order_count()), (1, 8));
+    assert_eq!(engine.limits().sessions_max, 10, "the snapshot's limits");
+    let mut bytes = Vec::new();
+    engine.snapshot(&mut bytes);
+    let again = Engine::restore(config(), &bytes).expect("it reads back");
+    assert_eq!(again.state_hash(), engine.state_hash());
+
+    let last = Transfer {
+        position_qty: 300,
+        instrument_id: InstrumentId(100),
+        ..transfer(AccountId(21), 1_875, 30_000, 0)
+    };
+    let elsewhere = Transfer { peer_partition_id: PartitionId(2), ..last };
+    let events = ask(&mut engine, 1, Request::Transfer(elsewhere));
+    assert_eq!(rejected_of(&events[0]).reason, Reason::TransferIdUsed);
+    let done = done_of(&ask(&mut engine, 2, Request::Transfer(last))[0]);
+    assert_eq!((done.affected_count, done.last_transfer_id), (0, 1_875), "carried out before");
+    assert_eq!((done.last_transfer_cash, done.last_transfer_peer), (Cash(30_000), PartitionId(0)));
 }

@@ -6,7 +6,8 @@ mod support;
 use support::*;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
-use weir_wire::reference::Transfer;
+use weir_wire::order_entry::NewOrder;
+use weir_wire::reference::{AccountInquiry, Transfer};
 use weir_wire::{Command, Event, Request};
 
 /// A partition's engine, its log, and a snapshot from which it can restart.
@@ -51,11 +52,28 @@ impl Partition {
         self.engine.snapshot(&mut self.snapshot);
     }
 
+    /// Asks for a transfer in this partition.
+    fn ask(&mut self, request_no: u64, asked: Transfer) -> Result<u64, Reason> {
+        let asked = Transfer { partition_id: self.config.partition_id, ..asked };
+        let request = numbered(Request::Transfer(asked), request_no);
+        match &self.apply(Command::Request(request))[..] {
+            [Event::Plain(weir_wire::PlainEvent::RequestDone(done))] => Ok(done.affected_count),
+            [refused] => Err(rejected_of(refused).reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn cash(&self) -> i128 {
         let totals = self.engine.totals();
         assert!(totals.is_conserved());
         (totals.cash_free + totals.cash_reserved).0
     }
+}
+
+/// Returns a transfer of cash with that partition at its other end.
+fn moved(transfer_id: u64, cash: i128, peer: u16) -> Transfer {
+    let peer_partition_id = PartitionId(peer);
+    Transfer { peer_partition_id, ..transfer(RICH, transfer_id, cash, 0) }
 }
 
 fn apply_next(engine: &mut Engine, command: &Command) -> Vec<Event> {
@@ -77,15 +95,8 @@ struct Mover {
 impl Mover {
     fn ask(&mut self, at: usize, transfer_id: u64, cash: i128) -> Result<u64, Reason> {
         self.request_no += 1;
-        let partition_id = PartitionId(at as u16 + 1);
-        let moved = Transfer { partition_id, ..transfer(RICH, transfer_id, cash, 0) };
-        let request = numbered(Request::Transfer(moved), self.request_no);
-        let events = self.partitions[at].apply(Command::Request(request));
-        match &events[..] {
-            [Event::Plain(weir_wire::PlainEvent::RequestDone(done))] => Ok(done.affected_count),
-            [refused] => Err(rejected_of(refused).reason),
-            other => panic!("{other:?}"),
-        }
+        let request_no = self.request_no;
+        self.partitions[at].ask(request_no, moved(transfer_id, cash, 2 - at as u16))
     }
 
     /// Carries out one leg. Its answer may be lost, or the partition may crash after it; the leg is
@@ -145,4 +156,72 @@ fn cash_between_two_partitions_is_in_one_of_them_or_in_transit_whatever_crashes(
         mover.check();
     }
     assert_eq!(mover.in_transit, 0);
+}
+
+#[test]
+fn a_transfer_again_with_another_partition_at_its_other_end_is_refused() {
+    let mut partition = Partition::open(1);
+    assert_eq!(partition.ask(1, moved(1, 1_000, 0)), Ok(1));
+    assert_eq!(partition.ask(2, moved(2, -300, 2)), Ok(1));
+    for (request_no, restarts) in [(3, false), (10, true)] {
+        if restarts {
+            partition.take_snapshot();
+            partition.crash();
+        }
+        for (no, peer) in (request_no..).zip([0, 3]) {
+            assert_eq!(
+                partition.ask(no, moved(2, -300, peer)),
+                Err(Reason::TransferIdUsed),
+                "{peer}"
+            );
+        }
+        let own = partition.ask(request_no + 2, moved(2, -300, 1));
+        assert_eq!(own, Err(Reason::WrongPartition));
+        assert_eq!(partition.ask(request_no + 3, moved(2, -300, 2)), Ok(0));
+        assert_eq!(partition.cash(), 700);
+    }
+}
+
+#[test]
+fn an_inquiry_tells_cash_reservations_and_the_last_transfer_and_changes_nothing() {
+    let mut desk = Desk::open();
+    let inquiry = |account_id| {
+        let (request_no, partition_id) = (RequestNo(0), HERE);
+        AccountInquiry { request_no, session_id: OPERATOR, account_id, partition_id }
+    };
+    let told = |desk: &mut Desk| {
+        let done = done_of(&desk.ask(Request::AccountInquiry(inquiry(POOR)))[0]);
+        let last = (done.last_transfer_id, done.last_transfer_cash.0, done.last_transfer_peer.0);
+        assert_eq!(done.affected_count, 0);
+        (done.cash.0, done.reserved.0, last)
+    };
+    assert_eq!(told(&mut desk), (0, 0, (0, 0, 0)), "before the first transfer");
+    let moved = transfer(POOR, 7, 1_000, 0);
+    let moved = Transfer { peer_partition_id: PartitionId(5), ..moved };
+    let done = done_of(&desk.ask(Request::Transfer(moved))[0]);
+    assert_eq!((done.affected_count, done.cash), (1, Cash(1_000)), "a transfer tells it too");
+    let bid = NewOrder { account_id: POOR, ..buy(100, 3, "bid") };
+    desk.ask(Request::NewOrder(bid));
+    assert_eq!(told(&mut desk), (1_000, 300, (7, 1_000, 5)));
+    assert_eq!(told(&mut desk), (1_000, 300, (7, 1_000, 5)));
+
+    let refused = |desk: &mut Desk, m: AccountInquiry| {
+        rejected_of(&desk.ask(Request::AccountInquiry(m))[0]).reason
+    };
+    assert_eq!(refused(&mut desk, inquiry(AccountId(999))), Reason::UnknownAccount);
+    let elsewhere = AccountInquiry { partition_id: PartitionId(9), ..inquiry(POOR) };
+    assert_eq!(refused(&mut desk, elsewhere), Reason::WrongPartition);
+    let trader = AccountInquiry { session_id: ALICE, ..inquiry(POOR) };
+    assert_eq!(refused(&mut desk, trader), Reason::NotEntitled);
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bugs_of_transfers_are_found() {
+    use weir_engine::plant::Plant;
+    let check = a_transfer_again_with_another_partition_at_its_other_end_is_refused;
+    assert_each_is_found(&[
+        (Plant::TransferPeerIgnored, check),
+        (Plant::SnapshotForgetsPeer, check),
+    ]);
 }

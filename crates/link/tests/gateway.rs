@@ -11,8 +11,8 @@ use weir_link::message::{
 };
 use weir_link::{GatewayEnd, GatewayTerms, GatewayView, LinkFault, ToGateway, ToPartition};
 use weir_types::{
-    ClOrdId, Epoch, EventNo, FirmId, InstrumentId, Nanos, OrderId, PartitionId, PhaseReached,
-    Position, Reason, RequestNo, SessionId, Switch,
+    ClOrdId, Epoch, EventNo, FirmId, InstrumentId, Nanos, OrderId, PartitionId, Position, Reason,
+    RequestNo, SessionId, Switch,
 };
 use weir_wire::event::RequestDone;
 use weir_wire::frame::{put_frame, put_frame_with};
@@ -200,9 +200,7 @@ fn events(first_record: u64, numbers: &[u64], skipped_before: u32) -> Vec<u8> {
             session_id: SESSION,
             partition_id: HERE,
             ref_template_id: 0,
-            phase_reached: PhaseReached::None,
-            changed_count: 0,
-            skipped_count: 0,
+            ..RequestDone::NOTHING_TOLD
         };
         let mut record = Vec::new();
         Event::Plain(PlainEvent::RequestDone(done)).encode(&mut record);

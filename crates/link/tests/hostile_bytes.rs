@@ -18,8 +18,8 @@ use weir_link::{
     GatewayEnd, GatewayTerms, GatewayView, PartitionEnd, PartitionTerms, PartitionView, ToGateway,
 };
 use weir_types::{
-    ClOrdId, Epoch, EventNo, InstrumentId, Nanos, OrderId, PartitionId, PhaseReached, Position,
-    RequestNo, SessionId, Switch,
+    ClOrdId, Epoch, EventNo, InstrumentId, Nanos, OrderId, PartitionId, Position, RequestNo,
+    SessionId, Switch,
 };
 use weir_wire::event::RequestDone;
 use weir_wire::frame::{put_frame, put_frame_with};
@@ -110,9 +110,7 @@ impl Random {
                 session_id,
                 partition_id: HERE,
                 ref_template_id: 0,
-                phase_reached: PhaseReached::None,
-                changed_count: 0,
-                skipped_count: 0,
+                ..RequestDone::NOTHING_TOLD
             }))
             .encode(&mut record),
         }

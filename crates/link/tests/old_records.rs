@@ -9,8 +9,7 @@ use weir_link::message::{AskRecords, BindSession, BindingsNamed, LogId, OpenLink
 use weir_link::partition_end::{OldRecordRead, SessionPosition};
 use weir_link::{PartitionEnd, PartitionTerms, PartitionView, ToGateway};
 use weir_types::{
-    ClOrdId, Epoch, EventNo, Nanos, PartitionId, PhaseReached, Position, RequestNo, SessionId,
-    Switch,
+    ClOrdId, Epoch, EventNo, Nanos, PartitionId, Position, RequestNo, SessionId, Switch,
 };
 use weir_wire::event::RequestDone;
 use weir_wire::frame::put_frame;
@@ -79,9 +78,7 @@ impl PartitionView for Records {
             session_id: if number.is_multiple_of(2) { OWN } else { OTHER },
             partition_id: HERE,
             ref_template_id: 0,
-            phase_reached: PhaseReached::None,
-            changed_count: 0,
-            skipped_count: 0,
+            ..RequestDone::NOTHING_TOLD
         };
         into.clear();
         Event::Plain(PlainEvent::RequestDone(done)).encode(into);

@@ -386,7 +386,7 @@ mod tests {
     use weir_partition::handoff::{PartitionPort, gateway_to_partition};
     use weir_partition::placeholder::is_placeholder;
     use weir_runtime::Wake;
-    use weir_types::{ClOrdId, EventNo, Nanos, PhaseReached, RequestNo};
+    use weir_types::{ClOrdId, EventNo, Nanos, RequestNo};
     use weir_wire::event::RequestDone;
     use weir_wire::{Event, PlainEvent};
 
@@ -430,9 +430,7 @@ mod tests {
             session_id: SessionId(3),
             partition_id: HERE,
             ref_template_id: 0,
-            phase_reached: PhaseReached::None,
-            changed_count: 0,
-            skipped_count: 0,
+            ..RequestDone::NOTHING_TOLD
         };
         let mut record = Vec::new();
         Event::Plain(PlainEvent::RequestDone(done)).encode(&mut record);

@@ -189,14 +189,14 @@ mod tests {
         };
         // 446 MiB of a trading partition and 150 of the control partition, twice each. A snapshot
         // of the control partition has no orders.
-        assert_eq!(of(0, DEFAULT), [300, 89, 5_120, 0]);
-        assert_eq!(of(1, DEFAULT), [1_192, 385, 10_240, 446]);
-        assert_eq!(of(2, DEFAULT), [2_084, 385, 15_360, 892]);
+        assert_eq!(of(0, DEFAULT), [300, 91, 5_120, 0]);
+        assert_eq!(of(1, DEFAULT), [1_192, 387, 10_240, 446]);
+        assert_eq!(of(2, DEFAULT), [2_084, 387, 15_360, 892]);
         let orders = EngineLimits { orders_max: 10_000_000, positions_max: 100_000_000, ..DEFAULT };
-        assert_eq!(of(1, orders), [11_311, 7_266, 10_240, 5_506]);
+        assert_eq!(of(1, orders), [11_311, 7_268, 10_240, 5_506]);
         let both = [(CONTROL, DEFAULT), (TRADING, DEFAULT)];
         let note = compare(&both, &[], EngineMemory::AsFilled, None).unwrap();
-        let begin = "the engines need 1577 MiB when their tables are full: 1192 MiB for two";
+        let begin = "the engines need 1579 MiB when their tables are full: 1192 MiB for two";
         assert!(note.starts_with(begin), "{note}");
         assert!(note.ends_with("add up to 10240 MiB of remembered answers"), "{note}");
         let note = compare(&both, &[], EngineMemory::Ahead, None).unwrap();
@@ -257,10 +257,10 @@ mod tests {
             partitions: ids.iter().map(|id| PartitionId(*id)).collect(),
         };
         let snapshots = |threads: &[PartitionThread]| mib(EngineNeeds::of(&all, threads).snapshots);
-        assert_eq!(snapshots(&[]), 385);
-        assert_eq!(snapshots(&[thread("a", &[1, 2])]), 2 * 385);
+        assert_eq!(snapshots(&[]), 387);
+        assert_eq!(snapshots(&[thread("a", &[1, 2])]), 2 * 387);
         // The control partition's has no orders.
-        assert_eq!(snapshots(&[thread("a", &[1, 2]), thread("b", &[3])]), 2 * 385 + 89);
+        assert_eq!(snapshots(&[thread("a", &[1, 2]), thread("b", &[3])]), 2 * 387 + 91);
     }
 
     #[test]

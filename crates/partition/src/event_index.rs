@@ -16,8 +16,7 @@ use thiserror::Error;
 use weir_log::EpochChange;
 use weir_types::state_bytes::{StateBytes, put_number};
 use weir_types::{
-    ClOrdId, Epoch, EventNo, FirmId, Nanos, PartitionId, PhaseReached, Position, RequestNo,
-    SessionId,
+    ClOrdId, Epoch, EventNo, FirmId, Nanos, PartitionId, Position, RequestNo, SessionId,
 };
 use weir_wire::event::RequestDone;
 use weir_wire::{Definition, Event, PlainEvent};
@@ -342,9 +341,7 @@ pub fn fuzz_state(bytes: &[u8]) {
             session_id,
             partition_id: PartitionId(1),
             ref_template_id: 0,
-            phase_reached: PhaseReached::None,
-            changed_count: 0,
-            skipped_count: 0,
+            ..RequestDone::NOTHING_TOLD
         };
         let mut record = Vec::new();
         Event::Plain(PlainEvent::RequestDone(done)).encode(&mut record);

@@ -202,6 +202,7 @@ pub fn operate(rng: &mut SeededRng, request_no: RequestNo) -> Request {
                 account_id: AccountId(one_of(rng, &ACCOUNTS)),
                 instrument_id: one_of(rng, &INSTRUMENTS),
                 partition_id: HERE,
+                peer_partition_id: PartitionId(0),
             };
             // The draws of a transfer decide about these too: all others of a seed stay in order.
             match kind {

@@ -238,9 +238,12 @@ struct DepositArgs {
     /// The partition of the cash, where there are several; the instrument's when a position moves.
     #[arg(long)]
     partition: Option<u16>,
+    /// For one half of a move between partitions: the partition at the other end.
+    #[arg(long)]
+    peer: Option<u16>,
     /// The transfer's own number, increasing per account: the last one again, with the same
-    /// amounts, moves nothing and says so; any other that is not above it is refused. The time of
-    /// day when not given.
+    /// amounts and the same other end, moves nothing and says so; any other that is not above it is
+    /// refused. The time of day when not given.
     #[arg(long)]
     transfer_id: Option<u64>,
 }
@@ -453,6 +456,7 @@ fn transfer(admin: &mut Admin, args: &AdminArgs, deposit: &DepositArgs) -> anyho
         account_id: AccountId(deposit.account),
         instrument_id,
         partition_id,
+        peer_partition_id: PartitionId(deposit.peer.unwrap_or(0)),
     });
     let is_moved = admin.request(partition_id, transfer)? > 0;
     let what = format!(

@@ -35,9 +35,9 @@ use crate::market::{
 use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
-    BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import,
-    KillSwitch, ResumeTrading, SchedulePhase, SchedulePhases, SessionChoice, SessionLost,
-    SetLimits, SetPhase, SetReference, Tick, Transfer,
+    AccountInquiry, BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument,
+    DefineSession, Import, KillSwitch, ResumeTrading, SchedulePhase, SchedulePhases, SessionChoice,
+    SessionLost, SetLimits, SetPhase, SetReference, Tick, Transfer,
 };
 use crate::replica::{FollowSource, FollowState, SnapshotChunk};
 use crate::report::ExecutionReport;
@@ -201,6 +201,7 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<SetReference>(),
     plain::<ChangePhases>(),
     plain::<SchedulePhases>(),
+    plain::<AccountInquiry>(),
     plain::<ExecutionReport>(),
     plain::<RequestRejected>(),
     plain::<RequestDone>(),

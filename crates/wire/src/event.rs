@@ -121,7 +121,7 @@ messages! {
     }
 
     /// A mass cancel or an operator's request was carried out.
-    RequestDone = 42 from 64, 65 {
+    RequestDone = 42 from 64, 65, 73 {
         /// The position of the command that caused it.
         position: Position,
         /// Its number among the session's events of this partition.
@@ -147,6 +147,17 @@ messages! {
         /// The number of instruments that it left as they were, since the change would have been
         /// refused for one of them.
         skipped_count: u32,
+        /// Behind a transfer or an inquiry: the account's cash in the partition; below zero for a
+        /// debt.
+        cash: Cash,
+        /// The part of it that its orders reserve.
+        reserved: Cash,
+        /// The number of its last transfer in the partition; zero before the first.
+        last_transfer_id: u64,
+        /// The cash that the last transfer moved.
+        last_transfer_cash: Cash,
+        /// The partition at the other end of the last transfer; none for outside.
+        last_transfer_peer: PartitionId,
     }
 
     /// An instrument's phase changed, or an operator's halt began or ceased to hold in it.
@@ -270,4 +281,28 @@ messages! {
         /// The partition.
         partition_id: PartitionId,
     }
+}
+
+impl RequestDone {
+    /// The outcome of a request of which nothing is to be told but that it was carried out: for the
+    /// fields that most requests have no use for.
+    pub const NOTHING_TOLD: RequestDone = RequestDone {
+        position: Position::NONE,
+        event_no: EventNo::NONE,
+        request_no: RequestNo::NONE,
+        transact_time: Nanos(0),
+        cl_ord_id: ClOrdId::NONE,
+        affected_count: 0,
+        session_id: SessionId::NONE,
+        partition_id: PartitionId::NONE,
+        ref_template_id: 0,
+        phase_reached: PhaseReached::None,
+        changed_count: 0,
+        skipped_count: 0,
+        cash: Cash::ZERO,
+        reserved: Cash::ZERO,
+        last_transfer_id: 0,
+        last_transfer_cash: Cash::ZERO,
+        last_transfer_peer: PartitionId::NONE,
+    };
 }

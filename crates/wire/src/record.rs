@@ -11,9 +11,9 @@ use crate::frame::{RawMessage, parse_message, put_message};
 use crate::message::{DecodeError, Message};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
-    BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import,
-    KillSwitch, ResumeTrading, SchedulePhase, SchedulePhases, SessionChoice, SessionLost,
-    SetLimits, SetPhase, SetReference, Tick, Transfer, all_fields, changed, is_change,
+    AccountInquiry, BustTrade, ChangePhases, DefineAccount, DefineFirm, DefineInstrument,
+    DefineSession, Import, KillSwitch, ResumeTrading, SchedulePhase, SchedulePhases, SessionChoice,
+    SessionLost, SetLimits, SetPhase, SetReference, Tick, Transfer, all_fields, changed, is_change,
 };
 
 macro_rules! records {
@@ -75,6 +75,8 @@ records! {
         MassCancel,
         /// A transfer of cash or a position.
         Transfer,
+        /// A question for an account's cash.
+        AccountInquiry,
         /// A change of phase.
         SetPhase,
         /// A kill switch.
@@ -158,6 +160,7 @@ impl Request {
             Request::CancelOrder(m) => m.session_id,
             Request::MassCancel(m) => m.session_id,
             Request::Transfer(m) => m.session_id,
+            Request::AccountInquiry(m) => m.session_id,
             Request::SetPhase(m) => m.session_id,
             Request::KillSwitch(m) => m.session_id,
             Request::BustTrade(m) => m.session_id,
@@ -182,6 +185,7 @@ impl Request {
             Request::CancelOrder(m) => m.request_no,
             Request::MassCancel(m) => m.request_no,
             Request::Transfer(m) => m.request_no,
+            Request::AccountInquiry(m) => m.request_no,
             Request::SetPhase(m) => m.request_no,
             Request::KillSwitch(m) => m.request_no,
             Request::BustTrade(m) => m.request_no,
@@ -210,6 +214,7 @@ impl Request {
             Request::SetReference(m) => Destination::Instrument(m.instrument_id),
             Request::MassCancel(m) => Destination::Partition(m.partition_id),
             Request::Transfer(m) => Destination::Partition(m.partition_id),
+            Request::AccountInquiry(m) => Destination::Partition(m.partition_id),
             Request::KillSwitch(m) => Destination::Partition(m.partition_id),
             Request::ChangePhases(m) => Destination::Partition(m.partition_id),
             Request::SchedulePhases(m) => Destination::Partition(m.partition_id),

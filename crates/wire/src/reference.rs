@@ -180,7 +180,7 @@ messages! {
 
     /// Moves cash or a position into an account of a partition, or out of it (negative amounts).
     /// Idempotent by `transfer_id`.
-    Transfer = 24 {
+    Transfer = 24 from 54 {
         /// The session's request number.
         request_no: RequestNo,
         /// The transfer's own number, unique within the partition, increasing per account.
@@ -195,6 +195,21 @@ messages! {
         account_id: AccountId,
         /// The instrument of the position; zero when only cash moves.
         instrument_id: InstrumentId,
+        /// The partition.
+        partition_id: PartitionId,
+        /// The partition that gives or gets the amounts; zero for a transfer from or to outside of
+        /// the partitions.
+        peer_partition_id: PartitionId,
+    }
+
+    /// Asks for an account's cash in a partition. The answer tells it, and changes nothing.
+    AccountInquiry = 33 {
+        /// The session's request number.
+        request_no: RequestNo,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The account.
+        account_id: AccountId,
         /// The partition.
         partition_id: PartitionId,
     }

@@ -74,6 +74,7 @@ round_trips! {
     an_account_reads_back DefineAccount,
     a_session_reads_back DefineSession,
     a_transfer_reads_back Transfer,
+    an_account_inquiry_reads_back AccountInquiry,
     a_set_phase_reads_back SetPhase,
     a_kill_switch_reads_back KillSwitch,
     a_bust_trade_reads_back BustTrade,
@@ -312,6 +313,7 @@ fn request() -> BoxedStrategy<Request> {
         message::<CancelOrder>().prop_map(Request::CancelOrder),
         message::<MassCancel>().prop_map(Request::MassCancel),
         message::<Transfer>().prop_map(Request::Transfer),
+        message::<AccountInquiry>().prop_map(Request::AccountInquiry),
         message::<SetPhase>().prop_map(Request::SetPhase),
         message::<KillSwitch>().prop_map(Request::KillSwitch),
         message::<BustTrade>().prop_map(Request::BustTrade),
@@ -570,8 +572,8 @@ fn a_logon_of_before_takeovers_asks_for_none_and_keeps_its_resume_points() {
 #[test]
 fn each_side_reads_its_own_messages_and_no_others() {
     let clients = [
-        1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 50, 54,
-        55, 60, 70, 72, 76, 79, 90, 91, 94, 96, 97, 100, 103, 110, 111, 112,
+        1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 50,
+        54, 55, 60, 70, 72, 76, 79, 90, 91, 94, 96, 97, 100, 103, 110, 111, 112,
     ];
     let nodes = [
         2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 53, 61, 62, 63, 71, 73, 74, 75, 77, 78, 80, 92,

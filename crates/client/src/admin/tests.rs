@@ -155,9 +155,7 @@ fn done(event_no: u64, request_no: u64, partition_id: PartitionId) -> RequestDon
         session_id: ME,
         partition_id,
         ref_template_id: 0,
-        phase_reached: PhaseReached::None,
-        changed_count: 0,
-        skipped_count: 0,
+        ..RequestDone::NOTHING_TOLD
     }
 }
 
@@ -171,6 +169,7 @@ fn transfer() -> Transfer {
         account_id: AccountId(1),
         instrument_id: InstrumentId(0),
         partition_id: P1,
+        peer_partition_id: PartitionId(0),
     }
 }
 

@@ -96,6 +96,7 @@ fn wait_for_imports(admin: &mut Admin, account_id: AccountId) -> Result<(), Clie
             account_id,
             instrument_id: InstrumentId::NONE,
             partition_id,
+            peer_partition_id: PartitionId::NONE,
         })?;
     }
     Ok(())

@@ -46,8 +46,9 @@ struct Account {
     /// Live orders by definition; zero for the default. So for sessions and firms.
     live_orders_max: u32,
     cash: i128,
-    /// The last transfer's number, cash, lots and instrument; no number before the first.
-    last_transfer: (u64, i128, i64, InstrumentId),
+    /// The last transfer's number, cash, lots, instrument and other end; no number before the
+    /// first.
+    last_transfer: (u64, i128, i64, InstrumentId, PartitionId),
 }
 
 #[derive(Clone)]
@@ -478,6 +479,7 @@ impl NaiveEngine {
             Request::CancelOrder(m) => return self.cancel_order(request, m, out),
             Request::MassCancel(m) => self.mass_cancel(m, out),
             Request::Transfer(m) => self.transfer(request, m, out),
+            Request::AccountInquiry(m) => self.tell_account(request, m, out),
             Request::SetPhase(m) => self.set_phase(request, m, out),
             Request::KillSwitch(m) => self.kill_switch(request, m, out),
             Request::BustTrade(m) => self.bust_trade(request, m, out),

@@ -1,15 +1,15 @@
 //! The naive engine's reference data, operators' requests and mass cancels.
 
 use weir_types::{
-    AccountId, FirmId, InstrumentId, KillScope, MassCancelScope, OrdType, Phase, Position, Reason,
-    Rec, RequestNo, Role, Side, Switch,
+    AccountId, Cash, FirmId, InstrumentId, KillScope, MassCancelScope, OrdType, Phase, Position,
+    Reason, Rec, RequestNo, Role, Side, Switch,
 };
 use weir_types::{EventNo, PartitionId};
-use weir_wire::event::Defined;
+use weir_wire::event::{Defined, RequestDone};
 use weir_wire::order_entry::MassCancel;
 use weir_wire::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, NEW, SessionChoice,
-    SessionLost, SetLimits, Transfer,
+    AccountInquiry, DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, NEW,
+    SessionChoice, SessionLost, SetLimits, Transfer,
 };
 use weir_wire::{Definition, Event, Request};
 
@@ -291,7 +291,7 @@ impl NaiveEngine {
         if self.accounts.len() >= self.config.accounts_max as usize {
             return Err(Reason::LimitReached);
         }
-        let last_transfer = (0, 0, 0, InstrumentId(0));
+        let last_transfer = (0, 0, 0, InstrumentId(0), PartitionId(0));
         let (firm_id, live_orders_max) = (d.firm_id, d.live_orders_max);
         let is_unlimited = d.unlimited == Switch::On;
         let row = Account { firm_id, is_unlimited, live_orders_max, cash: 0, last_transfer };
@@ -375,9 +375,13 @@ impl NaiveEngine {
         if m.transfer_id == 0 {
             return Err(Reason::FieldOutOfRange);
         }
-        let this = (m.transfer_id, m.cash.0, m.position_qty, m.instrument_id);
+        if m.peer_partition_id == self.config.partition_id {
+            return Err(Reason::WrongPartition);
+        }
+        let end = m.peer_partition_id;
+        let this = (m.transfer_id, m.cash.0, m.position_qty, m.instrument_id, end);
         if this == account.last_transfer {
-            self.say_done(request, 0, out);
+            self.say_this_done(self.cash_told(request, m.account_id, 0), out);
             return Ok(());
         }
         if m.transfer_id <= account.last_transfer.0 {
@@ -402,8 +406,37 @@ impl NaiveEngine {
         row.last_transfer = this;
         self.cash_moved_in += cash.max(0);
         self.cash_moved_out += (-cash).max(0);
-        self.say_done(request, 1, out);
+        self.say_this_done(self.cash_told(request, m.account_id, 1), out);
         Ok(())
+    }
+
+    pub(super) fn tell_account<S: EventSink>(
+        &mut self,
+        request: &Request,
+        m: &AccountInquiry,
+        out: &mut S,
+    ) -> Result<(), Reason> {
+        self.check_operator(request, m.partition_id)?;
+        if !self.accounts.contains_key(&m.account_id) {
+            return Err(Reason::UnknownAccount);
+        }
+        self.say_this_done(self.cash_told(request, m.account_id, 0), out);
+        Ok(())
+    }
+
+    /// Returns the report that a request was carried out and changed so much, with the account's
+    /// cash and last transfer.
+    fn cash_told(&self, request: &Request, account_id: AccountId, count: u64) -> RequestDone {
+        let account = &self.accounts[&account_id];
+        let (id, cash, _, _, peer) = account.last_transfer;
+        RequestDone {
+            cash: Cash(account.cash),
+            reserved: Cash(account.cash - self.spare_cash(account_id)),
+            last_transfer_id: id,
+            last_transfer_cash: Cash(cash),
+            last_transfer_peer: peer,
+            ..self.done_without_number(request, count)
+        }
     }
 
     fn check_transfer_lots(&self, m: &Transfer, account: &Account) -> Result<(), Reason> {

@@ -191,11 +191,13 @@ impl NaiveEngine {
     }
 
     pub(super) fn say_done<S: EventSink>(&mut self, request: &Request, count: u64, out: &mut S) {
-        let session_id = request.session_id();
-        let mut done = self.done_without_number(request, count);
-        done.event_no = self.next_event_no(session_id);
+        self.say_this_done(self.done_without_number(request, count), out);
+    }
+
+    pub(super) fn say_this_done<S: EventSink>(&mut self, mut done: RequestDone, out: &mut S) {
+        done.event_no = self.next_event_no(done.session_id);
         let event = PlainEvent::RequestDone(done);
-        self.remember(session_id, request.request_no(), event);
+        self.remember(done.session_id, done.request_no, event);
         self.say(Event::Plain(event), out);
     }
 
@@ -229,8 +231,7 @@ impl NaiveEngine {
             partition_id: self.config.partition_id,
             ref_template_id: request.template_id(),
             phase_reached: self.phase_reached(request),
-            changed_count: 0,
-            skipped_count: 0,
+            ..RequestDone::NOTHING_TOLD
         }
     }
 
@@ -342,6 +343,7 @@ fn names(request: &Request) -> (ClOrdId, ClOrdId, InstrumentId) {
         Request::KillSwitch(_)
         | Request::BustTrade(_)
         | Request::ChangePhases(_)
+        | Request::AccountInquiry(_)
         | Request::DefineFirm(_)
         | Request::DefineAccount(_)
         | Request::DefineSession(_) => (NO, NO, InstrumentId(0)),

@@ -3,8 +3,8 @@
 //! other calls are compared with the collars more than once.
 
 use weir_types::{
-    AccountId, Cash, ExecInst, InstrumentId, Nanos, OrdType, Phase, Position, Price, Qty,
-    SelfTradePrevention, SessionId, Side, Switch, TimeInForce,
+    AccountId, Cash, ExecInst, InstrumentId, Nanos, OrdType, PartitionId, Phase, Position, Price,
+    Qty, SelfTradePrevention, SessionId, Side, Switch, TimeInForce,
 };
 use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::{SetPhase, SetReference, Transfer};
@@ -76,6 +76,7 @@ impl Script<'_> {
             account_id: CUT,
             instrument_id: if position_qty == 0 { InstrumentId(0) } else { INSTRUMENT },
             partition_id: HERE,
+            peer_partition_id: PartitionId(0),
         }))
     }
 

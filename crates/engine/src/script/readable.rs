@@ -14,6 +14,7 @@ pub(super) fn command_name(command: &Command) -> &'static str {
             | Request::DefineAccount(_)
             | Request::DefineSession(_) => "Define",
             Request::Transfer(_) => "Transfer",
+            Request::AccountInquiry(_) => "AccountInquiry",
             Request::SetPhase(_) => "SetPhase",
             Request::KillSwitch(_) => "KillSwitch",
             Request::BustTrade(_) => "BustTrade",

@@ -168,6 +168,7 @@ pub(super) fn opening() -> Vec<Command> {
                 account_id: AccountId(account),
                 instrument_id: InstrumentId(instrument),
                 partition_id: HERE,
+                peer_partition_id: PartitionId(0),
             })));
         }
     }

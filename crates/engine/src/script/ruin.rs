@@ -1,7 +1,7 @@
 //! A trade of an account that then loses its cash or lots by transfers, and a bust of it by force:
 //! few other busts meet an account that cannot pay.
 
-use weir_types::{Cash, ExecType, InstrumentId, Side, Switch};
+use weir_types::{Cash, ExecType, InstrumentId, PartitionId, Side, Switch};
 use weir_wire::event::OrderEvent;
 use weir_wire::reference::{BustTrade, Transfer};
 use weir_wire::{Command, Request};
@@ -77,6 +77,7 @@ impl Script<'_> {
             account_id: trade.account_id,
             instrument_id: if is_of_cash { InstrumentId(0) } else { trade.instrument_id },
             partition_id: HERE,
+            peer_partition_id: PartitionId(0),
         }))
     }
 }

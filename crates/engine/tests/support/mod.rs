@@ -120,6 +120,7 @@ pub fn transfer(account_id: AccountId, id: u64, cash: i128, lots: i64) -> Transf
         account_id,
         instrument_id: if lots == 0 { InstrumentId(0) } else { TULIP },
         partition_id: HERE,
+        peer_partition_id: PartitionId(0),
     }
 }
 
@@ -346,6 +347,7 @@ pub fn numbered(request: Request, number: u64) -> Request {
         Request::CancelOrder(m) => &mut m.request_no,
         Request::MassCancel(m) => &mut m.request_no,
         Request::Transfer(m) => &mut m.request_no,
+        Request::AccountInquiry(m) => &mut m.request_no,
         Request::SetPhase(m) => &mut m.request_no,
         Request::KillSwitch(m) => &mut m.request_no,
         Request::BustTrade(m) => &mut m.request_no,

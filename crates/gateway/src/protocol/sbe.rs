@@ -145,7 +145,7 @@ pub(super) fn put_report(event: &EventRecord<'_>, stage_times: StageTimes, out: 
 #[cfg(test)]
 mod tests {
     use weir_types::{
-        ClOrdId, CopyNo, Epoch, EventNo, FirmId, Nanos, OrderId, PartitionId, PhaseReached, Switch,
+        ClOrdId, CopyNo, Epoch, EventNo, FirmId, Nanos, OrderId, PartitionId, Switch,
     };
     use weir_wire::delivery::CancelFetch;
     use weir_wire::dialogue::NodeMessage;
@@ -210,9 +210,7 @@ mod tests {
             session_id: SESSION,
             partition_id: PartitionId(1),
             ref_template_id: 12,
-            phase_reached: PhaseReached::None,
-            changed_count: 0,
-            skipped_count: 0,
+            ..RequestDone::NOTHING_TOLD
         }
     }
 

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_link::PartitionView;
 use weir_link::grants::{Claimant, Grant};
 use weir_link::partition_end::SessionPosition;
-use weir_types::{
-    ClOrdId, Epoch, EventNo, Nanos, PhaseReached, Position, Reason, RequestNo, SessionId, Switch,
-};
+use weir_types::{ClOrdId, Epoch, EventNo, Nanos, Position, Reason, RequestNo, SessionId, Switch};
 use weir_wire::event::RequestDone;
 use weir_wire::{Command, Event, PlainEvent};
 
@@ -60,9 +58,7 @@ impl Node {
             session_id: session,
             partition_id: PARTITION,
             ref_template_id: 0,
-            phase_reached: PhaseReached::None,
-            changed_count: 0,
-            skipped_count: 0,
+            ..RequestDone::NOTHING_TOLD
         };
         let mut record = Vec::new();
         Event::Plain(PlainEvent::RequestDone(done)).encode(&mut record);

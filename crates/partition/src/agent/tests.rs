@@ -745,6 +745,7 @@ fn deposit(number: u64) -> Submission {
         account_id: AccountId(2),
         instrument_id: InstrumentId::NONE,
         partition_id: HERE,
+        peer_partition_id: PartitionId::NONE,
     })))
 }
 

@@ -145,9 +145,7 @@ fn answer(position: Position, session_id: SessionId, event_no: EventNo) -> Event
         session_id,
         partition_id: HERE,
         ref_template_id: 0,
-        phase_reached: PhaseReached::None,
-        changed_count: 0,
-        skipped_count: 0,
+        ..RequestDone::NOTHING_TOLD
     }))
 }
 

@@ -2,7 +2,9 @@
 //!
 //! A move takes two transfers under one number: out of the one log, then into the other. Each
 //! partition carries out the account's last number once, so the command may be given again, with
-//! the number, until both are done. It tells the number before the first of them:
+//! the number, until both are done. Both transfers name the partition at the other end, which a
+//! partition compares as it does the amount: a move that is repeated with another target is
+//! refused where the cash has left already. The command tells the number before the first of them:
 //!
 //! | ended behind | cash is | the command again |
 //! | --- | --- | --- |
@@ -77,8 +79,11 @@ pub(super) fn carry_out(admin: &mut Admin, command: &CashCommand) -> anyhow::Res
 fn move_cash(admin: &mut Admin, args: &MoveArgs, transfer_id: u64) -> anyhow::Result<Outcome> {
     let MoveArgs { account, from, to, cash, .. } = args;
     let mut transfer = |id: u16, cash: i128| {
-        let transfer = Transfer { cash: Cash(cash), ..leg(*account, transfer_id, PartitionId(id)) };
-        admin.request(PartitionId(id), Request::Transfer(transfer)).map(|done| done > 0)
+        let here = PartitionId(id);
+        let peer_partition_id = PartitionId(if id == *from { *to } else { *from });
+        let leg = leg(*account, transfer_id, here);
+        let transfer = Transfer { cash: Cash(cash), peer_partition_id, ..leg };
+        admin.request(here, Request::Transfer(transfer)).map(|done| done > 0)
     };
     let again = format!(
         "weir admin cash move --account {account} --from {from} --to {to} --cash {cash} \
@@ -99,8 +104,9 @@ fn move_cash(admin: &mut Admin, args: &MoveArgs, transfer_id: u64) -> anyhow::Re
             let error = with_name(error.into());
             bail!(
                 "{error:#}. That does not tell whether the cash left partition {from} before: {}. \
-                 If it is there, finish: weir admin deposit --account {account} --partition {to} \
-                 --cash {cash} --transfer-id {transfer_id}; if not, nothing was moved",
+                 If it is there, with partition {to} at its other end, finish: weir admin deposit \
+                 --account {account} --partition {to} --peer {from} --cash {cash} --transfer-id \
+                 {transfer_id}; if not, nothing was moved",
                 look(from)
             );
         }
@@ -152,6 +158,7 @@ fn leg(account: u32, transfer_id: u64, partition_id: PartitionId) -> Transfer {
         account_id: AccountId(account),
         instrument_id: InstrumentId::NONE,
         partition_id,
+        peer_partition_id: PartitionId::NONE,
     }
 }
 

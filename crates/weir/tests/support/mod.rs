@@ -545,6 +545,7 @@ fn deposit(account_id: AccountId) -> Transfer {
         account_id,
         instrument_id: InstrumentId::NONE,
         partition_id: TRADING,
+        peer_partition_id: PartitionId::NONE,
     }
 }
 

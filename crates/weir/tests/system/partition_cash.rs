@@ -24,10 +24,15 @@ fn admin(node: &Node, words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+fn try_move_between(node: &Node, ends: [&str; 2], cash: &str, transfer_id: &str) -> Output {
+    let [from, to] = ends;
+    let words = ["cash", "move", "--account", "11", "--from", from, "--to", to, "--cash", cash];
+    try_admin(node, &[&words[..], &["--transfer-id", transfer_id]].concat())
+}
+
 /// Moves cash of the account from partition 3 to 7.
 fn try_move(node: &Node, cash: &str, transfer_id: &str) -> Output {
-    let words = ["cash", "move", "--account", "11", "--from", "3", "--to", "7", "--cash", cash];
-    try_admin(node, &[&words[..], &["--transfer-id", transfer_id]].concat())
+    try_move_between(node, ["3", "7"], cash, transfer_id)
 }
 
 /// As [`try_move`]; returns whether it left the one and entered the other partition now.
@@ -75,7 +80,7 @@ fn cash_moves_between_partitions_once_and_from_wherever_it_was_interrupted() {
 
     // Interrupted behind the first transfer, by a kill of the node.
     let first = ["deposit", "--account", "11", "--partition", "3", "--cash", "-300"];
-    admin(&node, &[&first[..], &["--transfer-id", "4712"]].concat());
+    admin(&node, &[&first[..], &["--peer", "7", "--transfer-id", "4712"]].concat());
     node.kill();
     let node = home.start();
     assert_eq!(move_cash(&node, "300", "4712"), [false, true]);
@@ -107,6 +112,41 @@ fn cash_moves_between_partitions_once_and_from_wherever_it_was_interrupted() {
     for (cash, from, to) in [("0", "3", "7"), ("1", "3", "3"), ("1", "3", "8")] {
         let words = ["cash", "move", "--account", "11", "--from", from, "--to", to];
         refusal(try_admin(&node, &[&words[..], &["--cash", cash]].concat()));
+    }
+    assert!(node.terminate().success());
+}
+
+/// A number that has moved cash to one partition moves none to another, and none from a third: the
+/// sum of an account's cash over all partitions stays what was paid in.
+#[test]
+fn a_move_repeated_with_another_end_creates_and_destroys_no_cash() {
+    let config = "[[partition]]\nid = 3\n[[partition]]\nid = 7\n[[partition]]\nid = 9\n";
+    let home = Home::with_config("disk", config);
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    for partition in ["3", "9"] {
+        let much = ["deposit", "--account", "11", "--partition", partition, "--cash", "1000"];
+        admin(&node, &[&much[..], &["--transfer-id", "4000"]].concat());
+    }
+    admin(&node, &["account", "--id", "11", "--limited"]);
+    assert_eq!(move_cash(&node, "500", "4711"), [true, true]);
+
+    let said = refusal(try_move_between(&node, ["3", "9"], "500", "4711"));
+    assert!(said.contains("does not tell") && said.contains("partition 9 at its other end"), "{said}");
+    let said = refusal(try_move_between(&node, ["9", "7"], "500", "4711"));
+    assert!(said.contains("are out of partition 9 and not in 7"), "{said}");
+    let back = said.split_once("give them back: weir admin ").unwrap().1.trim();
+    let back: Vec<_> = back.split(' ').chain(["--transfer-id", "4712"]).collect();
+    admin(&node, &back);
+
+    // One came with the market, in each.
+    for (partition, all) in [("3", "-501"), ("7", "-501"), ("9", "-1001")] {
+        let take = |cash: &str, id: &str| {
+            let words = ["deposit", "--account", "11", "--partition", partition, "--cash", cash];
+            try_admin(&node, &[&words[..], &["--transfer-id", id]].concat())
+        };
+        assert!(take(all, "5000").status.success(), "partition {partition} lacks cash");
+        assert!(refusal(take("-1", "5001")).contains("InsufficientCash"), "{partition}");
     }
     assert!(node.terminate().success());
 }

@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 
 use serde_json::Value;
 use weir_types::{
-    ClOrdId, Epoch, EventNo, FirmId, InstrumentId, Nanos, OrderId, PartitionId, PhaseReached,
-    Position, Reason, RequestNo, Role, SessionId,
+    ClOrdId, Epoch, EventNo, FirmId, InstrumentId, Nanos, OrderId, PartitionId, Position, Reason,
+    RequestNo, Role, SessionId,
 };
 use weir_wire::dialogue::{ClientMessage, put_logon_ack};
 use weir_wire::event::{RequestDone, RequestRejected};
@@ -101,9 +101,8 @@ fn done(session_id: SessionId, request_no: RequestNo, partition_id: PartitionId)
         session_id,
         partition_id,
         ref_template_id: 0,
-        phase_reached: PhaseReached::None,
         changed_count: 3,
-        skipped_count: 0,
+        ..RequestDone::NOTHING_TOLD
     }
 }
 
