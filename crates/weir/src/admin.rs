@@ -84,7 +84,7 @@ enum AdminCommand {
     Session(SessionArgs),
     /// Move cash or a position into an account; negative amounts move out.
     Deposit(DepositArgs),
-    /// Move an account's cash between partitions.
+    /// Show an account's cash by partition, and move it between them.
     #[command(subcommand)]
     Cash(cash::CashCommand),
     /// Set an instrument's phase, now.
@@ -260,8 +260,19 @@ fn identifier(text: &str) -> Result<u32, String> {
 pub fn run(args: AdminArgs) -> anyhow::Result<()> {
     // Before the logon, because a session that waits for an answer sends no heartbeats.
     consent::obtain(&args)?;
+    let AdminCommand::Cash(command) = &args.command else { return run_once(&args) };
+    let Some(every) = command.every() else { return run_once(&args) };
+    loop {
+        if let Err(error) = run_once(&args) {
+            eprintln!("weir: {error:#}");
+        }
+        std::thread::sleep(Duration::from_secs(every));
+    }
+}
+
+fn run_once(args: &AdminArgs) -> anyhow::Result<()> {
     let mut admin = args.login.admin_within(args.patience())?;
-    let outcome = carry_out(&mut admin, &args).map_err(with_name)?;
+    let outcome = carry_out(&mut admin, args).map_err(with_name)?;
     let closed = admin.close();
     if args.json {
         println!("{}", outcome.json);
