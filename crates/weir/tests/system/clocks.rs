@@ -17,7 +17,9 @@ use weir_wire::reference::DefineSession;
 use crate::subscriptions;
 use crate::support::machine::Machine;
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, Home, Node, TRADING, Who, definition_of, open_market, until};
+use crate::support::{
+    ALICE, BOB, Home, Node, TRADING, Who, definition_of, open_market, until, until_free,
+};
 
 const HOUR: i64 = 3_600;
 /// Heartbeats of the node in three intervals: one for each of two partitions. A session that had
@@ -210,7 +212,8 @@ fn a_glitch_of_the_wall_clock_ends_no_subscription_and_takes_no_execution() {
     machine.set_wall_clock(2 * HOUR);
     let mut broker = BrokerClient::new(subscriptions::address(&node), ALICE.config());
     until("the broker's thread to know of the step", || {
-        let one = broker.list(ALICE.firm_id).unwrap().remove(0);
+        // Her connection of before may not have ended yet.
+        let one = until_free(|| broker.list(ALICE.firm_id)).unwrap().remove(0);
         (one.state.detached_time.0 > unix_time().0 + 1_800_000_000_000).then_some(())
     });
     drop(broker);
