@@ -70,8 +70,11 @@ struct Progress {
     epoch: Epoch,
     /// The first copy wanted; none if unknown.
     from: CopyNo,
-    /// The copy before `from`, if known.
+    /// The copy before `from`, if one was received or named. A node that names none may have lost
+    /// sight of it, and a later one names it again.
     previous: Option<CopyNo>,
+    /// The copy that the next head of the open stream names as the one before.
+    expected: CopyNo,
     high_water: CopyNo,
     is_open: bool,
     asked_for_oldest: bool,
@@ -169,11 +172,16 @@ impl DropCopy {
         if let Some(expected) = progress.previous.filter(|last| !may_be(*last)) {
             return Err(ClientError::CopyGap { partition_id, expected, got });
         }
+        if got >= progress.from && !progress.from.is_none() {
+            let expected = CopyNo(progress.from.0 - 1);
+            return Err(ClientError::CopyGap { partition_id, expected, got });
+        }
         if progress.from.is_none() {
             // Numbers in between belong to no copy of this stream, now or later.
             progress.from = CopyNo(got.0.saturating_add(1)).max(state.oldest_copy_no);
         }
-        progress.previous = Some(got);
+        progress.previous = Some(got).filter(|got| !got.is_none()).or(progress.previous);
+        progress.expected = got;
         progress.epoch = state.epoch;
         progress.high_water = state.high_water;
         progress.is_open = true;
@@ -191,12 +199,12 @@ impl DropCopy {
         let Some(progress) = progress.filter(|progress| progress.is_open) else {
             return Ok(CopyOutcome::NotOurs);
         };
-        let expected = progress.previous.unwrap_or(CopyNo::NONE);
+        let expected = progress.expected;
         let got = head.previous_copy_no;
         if got != expected || head.copy_no < progress.from {
             return Err(ClientError::CopyGap { partition_id, expected, got });
         }
-        progress.previous = Some(head.copy_no);
+        (progress.previous, progress.expected) = (Some(head.copy_no), head.copy_no);
         progress.from = CopyNo(head.copy_no.0.saturating_add(1));
         progress.high_water = progress.high_water.max(head.copy_no);
         Ok(CopyOutcome::Taken)
@@ -228,9 +236,8 @@ impl DropCopy {
     /// high-water mark.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        let is_current = |progress: &Progress| {
-            progress.is_open && progress.previous.is_some_and(|had| had >= progress.high_water)
-        };
+        let is_current =
+            |progress: &Progress| progress.is_open && progress.expected >= progress.high_water;
         !self.partitions.is_empty() && self.partitions.values().all(is_current)
     }
 }
@@ -241,6 +248,7 @@ impl Progress {
             epoch: Epoch::NONE,
             from: CopyNo::NONE,
             previous: None,
+            expected: CopyNo::NONE,
             high_water: CopyNo::NONE,
             is_open: false,
             asked_for_oldest: false,
@@ -552,6 +560,25 @@ mod tests {
         let mut copies = opened(Beginning::Now, &state(30, 60));
         assert_eq!(copies.on_state(&unknown).unwrap(), CopyOutcome::Taken);
         assert_eq!(copies.on_copy(&head(0, 61)).unwrap(), CopyOutcome::Taken);
+    }
+
+    #[test]
+    fn a_node_that_knows_again_what_one_between_did_not_makes_no_gap() {
+        let unknown = DropCopyState { oldest_copy_no: CopyNo(40), ..state(0, 60) };
+        let again = |first: &DropCopyState, last: u64| {
+            let mut copies = opened(Beginning::Oldest, first);
+            copies.connection_lost();
+            asked(&mut copies);
+            assert_eq!(copies.on_state(&unknown).unwrap(), CopyOutcome::Taken);
+            copies.connection_lost();
+            asked(&mut copies);
+            copies.on_state(&state(last, 60)).and_then(|_| copies.on_copy(&head(last, 61)))
+        };
+        assert_eq!(again(&state(30, 60), 30).unwrap(), CopyOutcome::Taken);
+        assert!(again(&state(30, 60), 29).is_err(), "it had copy 30");
+        // A reader that begins there has none before.
+        assert_eq!(again(&unknown, 35).unwrap(), CopyOutcome::Taken);
+        assert!(again(&unknown, 40).is_err(), "copy 40 is wanted");
     }
 
     #[test]
