@@ -41,19 +41,15 @@ fn level_of(seed: u64) -> Durability {
 #[cfg(feature = "planted")]
 const SEEDS_MAX: u64 = 40;
 
-/// Returns the number of seeds, starting at `first`, that it takes to find a bug.
+/// Returns true if a rule is broken on a seed, with a bug or without.
 #[cfg(feature = "planted")]
-fn seeds_needed(plant: weir_log::plant::Plant, first: u64) -> Option<u64> {
+fn fails(plant: Option<weir_log::plant::Plant>, seed: u64) -> bool {
     use std::panic::catch_unwind;
-    weir_log::plant::set(Some(plant));
-    let finds = |seed: u64| {
-        let plan =
-            Plan { level: level_of(seed), operations: 150, seed, subsets: 4, nested_every: 50 };
-        catch_unwind(|| run(plan)).map_or(true, |tally| !tally.violations.is_empty())
-    };
-    let found = (0..SEEDS_MAX).find(|n| finds(first + n));
+    weir_log::plant::set(plant);
+    let plan = Plan { level: level_of(seed), operations: 150, seed, subsets: 4, nested_every: 50 };
+    let outcome = catch_unwind(|| run(plan));
     weir_log::plant::set(None);
-    found.map(|n| n + 1)
+    outcome.map_or(true, |tally| !tally.violations.is_empty())
 }
 
 /// Prints a row per planted bug: the median and the maximum of the seeds needed over all starts.
@@ -69,8 +65,9 @@ fn find_plants(starts: u64) -> ExitCode {
         Plant::RoomAtEachTry,
     ];
     let plants = Plant::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
-    let needed = |plant, start| seeds_needed(plant, 1 + start * SEEDS_MAX);
-    match weir_plant::find_all(plants, starts, needed) {
+    let fails = |plant, is_planted: bool, seed| fails(is_planted.then_some(plant), seed);
+    let search = weir_plant::Search { starts, seeds_max: SEEDS_MAX };
+    match weir_plant::find_all(plants, search, fails) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }

@@ -42,18 +42,35 @@ use crate::PartitionFigures;
 use crate::event_index::{EventIndex, IndexFault, Retained, is_beginning_known};
 use crate::event_reader::{EventReader, PastRead};
 use crate::event_record::EventRecord;
+use crate::holds::Hold;
 use crate::plant::{self, Plant};
 
 /// The number of checkpoints kept.
 const KEEP: usize = 2;
-/// The number of events taken in one cycle: less than a millisecond of work.
-const TAKE_MAX: usize = 1_024;
+/// The name under which the status shows the events that are held for checkpoints.
+pub const HOLDER: &str = "gateway checkpoint";
 /// The number of sessions of which a start compares the newest event with the log's.
 const SAMPLES_MAX: usize = 64;
-/// The pause in nanoseconds between looks for a due checkpoint: 100 ms.
-const LOOK_INTERVAL: u64 = 100_000_000;
-/// The pause in nanoseconds after a failure: 10 s.
-const RETRY_INTERVAL: u64 = 10_000_000_000;
+
+/// The pace of an agent that writes checkpoints.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The number of events taken in one cycle.
+    pub taken_max: usize,
+    /// The pause between looks for a due checkpoint.
+    pub look_interval: Nanos,
+    /// The pause after a failure.
+    pub retry_interval: Nanos,
+}
+
+impl Pace {
+    /// That of a node: a cycle is less than a millisecond of work.
+    pub const OF_NODE: Pace = Pace {
+        taken_max: 1_024,
+        look_interval: Nanos(100_000_000),
+        retry_interval: Nanos(10_000_000_000),
+    };
+}
 
 /// A checkpoint that a gateway can begin with.
 #[derive(Debug)]
@@ -288,6 +305,8 @@ pub struct CheckpointParts<D> {
     pub every: u64,
     /// The number of a firm's reports from which copies can be requested.
     pub copies_retained_max: usize,
+    /// Its pace.
+    pub pace: Pace,
     /// The partition's figures.
     pub figures: Arc<PartitionFigures>,
 }
@@ -300,8 +319,12 @@ struct Work {
 }
 
 /// The agent that writes a partition's checkpoints.
+///
+/// INVARIANT: the events after the newest checkpoint are held, also while the next one is under way
+/// and its reader is far ahead: a start after a crash needs them. Without a checkpoint all are.
 pub struct CheckpointAgent<D> {
     parts: CheckpointParts<D>,
+    kept: Hold,
     /// The first event that was retained at the start.
     first: u64,
     work: Option<Work>,
@@ -317,7 +340,9 @@ impl<D: Disk> CheckpointAgent<D> {
     #[must_use]
     pub fn new(mut parts: CheckpointParts<D>) -> CheckpointAgent<D> {
         let first = parts.events.next_record();
+        let kept = parts.events.hold(HOLDER, first);
         if parts.newest > 0 {
+            kept.set(parts.newest + 1);
             // The epochs are told when the checkpoint is loaded; the place keeps the events since.
             let epoch = parts.events.epoch();
             parts.events.skip_to(parts.newest + 1, epoch);
@@ -326,6 +351,7 @@ impl<D: Disk> CheckpointAgent<D> {
         parts.figures.counters.checkpoint_event.store(newest, Ordering::Relaxed);
         CheckpointAgent {
             parts,
+            kept,
             first,
             work: None,
             record: Vec::new(),
@@ -347,7 +373,7 @@ impl<D: Disk> CheckpointAgent<D> {
             None => {
                 let parts = &mut self.parts;
                 parts.newest = 0;
-                parts.events.go_back(self.first);
+                self.kept.set(parts.events.go_back(self.first));
                 if !is_beginning_known(&mut parts.events) {
                     // A checkpoint without it would confirm no event of ended epochs, ever.
                     return Ok(false);
@@ -384,6 +410,7 @@ impl<D: Disk> CheckpointAgent<D> {
                 bytes.and_then(|bytes| fit(position, &bytes, Fitting { first, epochs, retained }));
             match index {
                 Ok(index) => {
+                    self.kept.set(index.next);
                     parts.events.skip_to(index.next, index.lineage.current());
                     return Ok(Some(index));
                 }
@@ -399,7 +426,7 @@ impl<D: Disk> CheckpointAgent<D> {
     fn take(&mut self) -> Result<(usize, bool), IndexFault> {
         let Some(Work { index, target }) = &mut self.work else { return Ok((0, false)) };
         let mut count = 0;
-        while index.next <= *target && count < TAKE_MAX {
+        while index.next <= *target && count < self.parts.pace.taken_max {
             if !index.take_next(&mut self.parts.events, &mut self.record)? {
                 break;
             }
@@ -417,6 +444,7 @@ impl<D: Disk> CheckpointAgent<D> {
         self.parts.firms = index.firms();
         drop(index);
         self.parts.store.write(Position(newest), &state)?;
+        self.kept.set(newest + 1);
         self.parts.newest = newest;
         self.parts.figures.counters.checkpoint_event.store(newest, Ordering::Relaxed);
         tracing::info!(event = newest, bytes = state.len(), "gateway checkpoint written");
@@ -449,6 +477,7 @@ impl<D: Disk> CheckpointAgent<D> {
         let in_files = self.parts.figures.counters.event_in_files.load(Ordering::Relaxed);
         let epoch = self.parts.events.epochs().current();
         self.parts.events.skip_to(in_files + 1, epoch);
+        self.kept.set(in_files + 1);
         let failures = &self.parts.figures.counters.checkpoint_failures;
         failures.fetch_add(1, Ordering::Relaxed);
         if !std::mem::replace(&mut self.has_failed, true) {
@@ -460,7 +489,7 @@ impl<D: Disk> CheckpointAgent<D> {
         if self.work.is_none() {
             let has_begun = self.begin()?;
             if !has_begun {
-                self.due = Nanos(now.0 + LOOK_INTERVAL);
+                self.due = Nanos(now.0 + self.parts.pace.look_interval.0);
             }
             return Ok(usize::from(has_begun));
         }
@@ -470,7 +499,7 @@ impl<D: Disk> CheckpointAgent<D> {
                 // The stored ones are of no use: the next begins with the first retained event.
                 self.work = None;
                 self.parts.newest = 0;
-                self.due = Nanos(now.0 + RETRY_INTERVAL);
+                self.due = Nanos(now.0 + self.parts.pace.retry_interval.0);
                 self.failed(&fault);
                 return Ok(0);
             }
@@ -480,7 +509,7 @@ impl<D: Disk> CheckpointAgent<D> {
             return Ok(1);
         }
         if count == 0 {
-            self.due = Nanos(now.0 + LOOK_INTERVAL);
+            self.due = Nanos(now.0 + self.parts.pace.look_interval.0);
         }
         Ok(count)
     }
@@ -500,7 +529,7 @@ impl<D: Disk + Send> Agent for CheckpointAgent<D> {
             Err(error) => {
                 // The next start reads more events; nothing else waits for a checkpoint.
                 self.work = None;
-                self.due = Nanos(now.0 + RETRY_INTERVAL);
+                self.due = Nanos(now.0 + self.parts.pace.retry_interval.0);
                 self.failed(&error);
                 0
             }

@@ -64,48 +64,90 @@ macro_rules! plants {
     };
 }
 
+/// The seeds of a search: `starts` times `seeds_max` of them, from 1 on.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// The number of starts.
+    pub starts: u64,
+    /// The seeds of a start, within which a bug must be found.
+    pub seeds_max: u64,
+}
+
 /// Prints a row per planted bug: the median and the maximum of the seeds that a check needed to
-/// find it, over all starts. Returns true if each was found from each start.
+/// find it, over all starts, and those that took more than a half of their seeds. Returns true if
+/// each was found from each start.
 ///
-/// `seeds_needed` is given the bug and the number of the start, from zero; it returns `None` for a
-/// bug that was not found. Failing assertions are the expected outcome, so their output is silenced
-/// for the rest of the process.
+/// `fails` is given the bug, true if it is planted, and a seed; it returns true if the check fails.
+/// A seed at which the check fails without the bug too does not count, and is told: a false alarm
+/// finds any bug. Failing assertions are the expected outcome, so their output is silenced for the
+/// rest of the process.
 ///
 /// # Panics
 /// When there are no starts.
 pub fn find_all<P: Copy + std::fmt::Debug>(
     plants: impl IntoIterator<Item = P>,
-    starts: u64,
-    seeds_needed: impl Fn(P, u64) -> Option<u64>,
+    search: Search,
+    fails: impl Fn(P, bool, u64) -> bool,
 ) -> bool {
+    let Search { starts, seeds_max } = search;
     assert!(starts > 0, "nothing is found without a start");
     std::panic::set_hook(Box::new(|_| {}));
-    let mut are_found = true;
+    let is_found = |plant: P, seed: u64| {
+        let fails_with = fails(plant, true, seed);
+        let fails_without = fails_with && fails(plant, false, seed);
+        if fails_without {
+            println!("seed {seed} fails without {plant:?} too");
+        }
+        fails_with && !fails_without
+    };
+    let (mut are_found, mut close) = (true, Vec::new());
     println!("| planted | seeds, median | most of {starts} starts |");
     println!("| --- | ---: | ---: |");
     for plant in plants {
-        let needed = (0..starts).map(|start| seeds_needed(plant, start).unwrap_or(u64::MAX));
+        let seeds = |start: u64| (1..=seeds_max).map(move |n| (n, start * seeds_max + n));
+        let needed = |start| seeds(start).find(|(_, seed)| is_found(plant, *seed));
+        let needed = (0..starts).map(|start| needed(start).map_or(u64::MAX, |(n, _)| n));
         let mut needed: Vec<u64> = needed.collect();
         needed.sort_unstable();
         let most = needed[needed.len() - 1];
         are_found &= most != u64::MAX;
+        if most > seeds_max / 2 {
+            close.push(plant);
+        }
         let text = |seeds: u64| match seeds {
             u64::MAX => "not found".to_owned(),
             seeds => seeds.to_string(),
         };
         println!("| {plant:?} | {} | {} |", text(needed[needed.len() / 2]), text(most));
     }
+    if !close.is_empty() {
+        println!("More than a half of {seeds_max} seeds: {close:?}");
+    }
     are_found
 }
 
 #[cfg(test)]
 mod tests {
+    use super::{Search, find_all};
+
     #[test]
     fn a_bug_that_one_start_does_not_find_is_not_found() {
-        let needed = |plant, start| (plant != 'b' || start != 1).then_some(3);
-        assert!(super::find_all(['a', 'c'], 2, needed));
-        assert!(!super::find_all(['a', 'b'], 2, needed));
-        assert!(super::find_all(['a', 'b'], 1, needed));
+        let search = |starts| Search { starts, seeds_max: 10 };
+        let fails =
+            |plant, is_planted, seed| is_planted && seed % 10 == 3 && (plant, seed) != ('b', 13);
+        assert!(find_all(['a', 'c'], search(2), fails));
+        assert!(!find_all(['a', 'b'], search(2), fails));
+        assert!(find_all(['a', 'b'], search(1), fails));
+    }
+
+    #[test]
+    fn a_check_that_fails_without_the_bug_too_finds_nothing() {
+        let search = Search { starts: 1, seeds_max: 10 };
+        let alarms = |also_at: u64| {
+            move |_: char, is_planted: bool, seed: u64| seed == 2 || is_planted && seed == also_at
+        };
+        assert!(!find_all(['a'], search, alarms(2)));
+        assert!(find_all(['a'], search, alarms(7)));
     }
 
     plants! {

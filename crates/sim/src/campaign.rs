@@ -42,12 +42,10 @@ pub(crate) fn violation_of(panic: &(dyn Any + Send)) -> Violation {
     Violation::new("an assertion failed", said)
 }
 
-/// Returns the number of seeds from `first` on that it takes to find a planted bug, if at most
-/// `seeds_max`.
+/// Returns true if a seed breaks a rule with the front of a planted bug: with the bug, or without.
 #[must_use]
-pub fn seeds_needed(plant: Plant, first: u64, seeds_max: u64) -> Option<u64> {
-    let is_found = |n: &u64| run_seed(plant.front(), first + n, Some(plant)).violation.is_some();
-    (0..seeds_max).find(is_found).map(|n| n + 1)
+pub fn fails(plant: Plant, is_planted: bool, seed: u64) -> bool {
+    run_seed(plant.front(), seed, is_planted.then_some(plant)).violation.is_some()
 }
 
 /// Runs all `seeds` and calls `watch` after each.

@@ -5,19 +5,21 @@
 //! its clients in front of the partition. The exit status is 1 when a rule was broken.
 //! `weir-sim day [--hours H] [--seed N]` runs one seed for so many hours of simulated time, 24 by
 //! default, and fails also if something grows that must not.
-//! `weir-sim plants [STARTS]` plants each bug and counts the seeds needed to find it, from several
-//! starts; with the feature `planted`, also the bugs in the log and the engine.
+//! `weir-sim plants [STARTS] [NAMES]` plants each bug, or those with one of the names, and counts
+//! the seeds needed to find it, from several starts; with the feature `planted`, also the bugs in
+//! the parts.
 
 use std::ops::Range;
 use std::process::ExitCode;
 
-use weir_sim::campaign::{run_seed, run_seeds, seeds_needed};
+use weir_plant::{Search, find_all};
+use weir_sim::campaign::{fails, run_seed, run_seeds};
 use weir_sim::day::run_day;
 use weir_sim::plant::{Front, Plant};
 use weir_types::Nanos;
 
 const USAGE: &str = "usage: weir-sim run|gate --seeds A..B | weir-sim run|gate --seed N \
-                     | weir-sim day [--hours H] [--seed N] | weir-sim plants [STARTS]";
+                     | weir-sim day [--hours H] [--seed N] | weir-sim plants [STARTS] [NAMES]";
 /// The hours of a day.
 const HOURS: f64 = 24.0;
 const HOUR_NS: f64 = 3.6e12;
@@ -70,6 +72,18 @@ fn live_a_day(time: Nanos, seed: u64) -> ExitCode {
     ExitCode::from(u8::from(report.outcome.violation.is_some()))
 }
 
+fn find_plants(arguments: &[String]) -> ExitCode {
+    let starts = arguments.first().and_then(|text| text.parse().ok()).unwrap_or(5);
+    let names = arguments.get(1..).unwrap_or_default();
+    let is_asked_for = |plant: &Plant| {
+        let own = format!("{plant:?}");
+        names.is_empty() || names.iter().any(|name| own.contains(name))
+    };
+    let search = Search { starts: std::cmp::max(starts, 1), seeds_max: SEEDS_MAX };
+    let are_found = find_all(Plant::all().into_iter().filter(is_asked_for), search, fails);
+    ExitCode::from(u8::from(!are_found))
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [word, rest @ ..] = &arguments[..]
@@ -79,10 +93,7 @@ fn main() -> ExitCode {
         return live_a_day(time, seed);
     }
     if arguments.first().is_some_and(|word| word == "plants") {
-        let starts = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(5);
-        let needed = |plant, start| seeds_needed(plant, 1 + start * SEEDS_MAX, SEEDS_MAX);
-        let are_found = weir_plant::find_all(Plant::all(), std::cmp::max(starts, 1), needed);
-        return ExitCode::from(u8::from(!are_found));
+        return find_plants(&arguments[1..]);
     }
     let Some(seeds) = seeds_of(&arguments) else {
         eprintln!("{USAGE}");

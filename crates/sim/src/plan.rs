@@ -197,8 +197,28 @@ impl Plan {
             return;
         }
         let mut rng = SeededRng::new(seed, "plan of the retention in front of a gateway");
-        self.event_segment_bytes = [8, 16, 32][rng.below(3) as usize] << 10;
-        self.limits.event_bytes = Some(self.event_segment_bytes * (1 + rng.below(4)));
+        self.event_segment_bytes = [8, 8, 16, 32][rng.below(4) as usize] << 10;
+        self.limits.event_bytes = Some(self.event_segment_bytes * (1 + rng.below(3)));
+    }
+}
+
+impl Plan {
+    /// Lets one run with the gateway in three lose much and often: behind an epoch that ended,
+    /// whole sessions and the events of checkpoints are past the retention, or lost, only where
+    /// short logs, many snapshots and many losses of power come together.
+    pub fn lose_often(&mut self, seed: u64) {
+        let mut rng = SeededRng::new(seed, "plan of frequent losses");
+        if !rng.chance(1, 3) {
+            return;
+        }
+        self.durability = [Durability::Os, Durability::Memory][rng.below(2) as usize];
+        (self.segment_bytes, self.event_segment_bytes) = (16 << 10, 8 << 10);
+        self.limits = RetentionLimits {
+            command_bytes: Some(self.segment_bytes),
+            event_bytes: Some(self.event_segment_bytes * (1 + rng.below(2))),
+            age: None,
+        };
+        self.lives = (0..4 + rng.below(5)).map(|_| LifePlan::draw_losing(&mut rng)).collect();
     }
 }
 
@@ -240,6 +260,18 @@ impl LifePlan {
             short_writes_per_mille: if rng.chance(1, 3) { rng.below(200) } else { 0 },
             snapshot_per_mille: if rng.chance(2, 3) { rng.below(40) } else { 0 },
             recovery_crashes: rng.chance(1, 4),
+        }
+    }
+
+    /// Draws a life with many snapshots and mostly a loss of power at its end.
+    fn draw_losing(rng: &mut SeededRng) -> LifePlan {
+        let life = LifePlan::draw(rng);
+        LifePlan {
+            steps: 60 + rng.below(400),
+            ending: if rng.chance(3, 4) { Ending::PowerLoss } else { life.ending },
+            fault: DiskFault::None,
+            snapshot_per_mille: 20 + rng.below(60),
+            ..life
         }
     }
 

@@ -259,6 +259,8 @@ pub struct Process {
     plant: Option<Plant>,
     /// The newest snapshot's state, kept for a planted bug.
     last_state: Vec<u8>,
+    /// The holder of most that was over the limits at the last look at the retention.
+    held_by: Option<&'static str>,
 }
 
 impl Process {
@@ -332,6 +334,7 @@ impl Process {
             is_shadow_blocked: false,
             plant,
             last_state: Vec::new(),
+            held_by: None,
         })
     }
 
@@ -371,6 +374,12 @@ impl Process {
     #[must_use]
     pub fn retained_from(&self) -> u64 {
         self.holds.retained_from()
+    }
+
+    /// The holder of most that was over the limits at the last look at the retention.
+    #[must_use]
+    pub fn held_by(&self) -> Option<&'static str> {
+        self.held_by
     }
 
     /// The reason why the process ended itself, once it did.
@@ -518,6 +527,7 @@ impl Process {
         let log_time = Nanos(log_time.load(Ordering::Relaxed));
         let ahead = Nanos(counters.log_time_ahead_ns.load(Ordering::Relaxed));
         let retained = self.shadow.retain(limits, RetentionTimes { log_time, ahead, now })?;
+        self.held_by = retained.held_by;
         let before = retained.commands.before.0;
         Ok(counters.commands_from.swap(before, Ordering::Relaxed) < before && before > 1)
     }

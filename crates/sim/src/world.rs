@@ -146,6 +146,7 @@ pub fn run_gate(seed: u64, plant: Option<Plant>) -> Outcome {
     // Shorter steps than these would let no heartbeat pass within a run.
     plan.step_ns_max = plan.step_ns_max.max(1_000_000);
     plan.shorten_events(seed);
+    plan.lose_often(seed);
     run_gate_plan(plan, seed, plant)
 }
 
@@ -161,7 +162,7 @@ pub fn run_gate_plan(plan: Plan, seed: u64, plant: Option<Plant>) -> Outcome {
 #[must_use]
 pub fn run_day_plan(plan: Plan, seed: u64, plant: Option<Plant>) -> (Outcome, DayWatch) {
     let mut world = World::new(plan, seed, plant);
-    world.gate = Some(Box::new(Gate::new(seed)));
+    world.gate = Some(Box::new(Gate::of_a_day(seed)));
     world.crowd = Crowd::beside(seed);
     world.day = world.plan.day.map(|day| Box::new(DayWatch::new(day, Nanos(BEGINNING))));
     let violation = world.live().err();
@@ -649,6 +650,7 @@ impl World {
         };
         if let Some(gate) = &mut self.gate {
             gate.told.retained_from = gate.told.retained_from.max(process.retained_from());
+            gate.note_held(process.held_by());
         }
         self.tally.truncations += u64::from(truncates);
         Ok(())

@@ -70,6 +70,10 @@ fn every_client_is_told_its_own_reports_once_and_in_order() {
         ("events past the retention", gate.past_retention),
         ("checkpoints", gate.checkpoints),
         ("starts with a checkpoint", gate.checkpoint_starts),
+        ("starts at which the checkpoints' disk failed", gate.failed_checkpoint_starts),
+        ("starts that found a checkpoint of lost events", gate.lost_checkpoints),
+        ("looks at events held for a checkpoint", gate.held_for_checkpoints),
+        ("sessions of lost events without a retained one", gate.bare_trails),
     ] {
         assert!(count > 0, "no {what} in {} seeds", report.seeds);
     }

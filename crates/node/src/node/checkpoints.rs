@@ -5,7 +5,7 @@ use weir_gateway::Gateway;
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
 use weir_partition::checkpoint::{
-    Checkpoint, CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, load,
+    Checkpoint, CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, HOLDER, Pace, load,
 };
 use weir_partition::recovery::RecoveredPartition;
 
@@ -60,7 +60,7 @@ impl Assembly<'_> {
         let mut store = SnapshotStore::new(disk, of.log.log_id(), of.partition_id);
         let section = &self.config.gateway;
         let copies_retained_max = section.copies_retained_max as usize;
-        let events = || of.reader("gateway checkpoint");
+        let events = || of.reader(HOLDER);
         let event_count = of.event_count();
         let firms: Vec<_> = of.engine.session_firms().collect();
         let sessions = &sessions_of(of);
@@ -79,6 +79,7 @@ impl Assembly<'_> {
             newest,
             every: section.checkpoint_every_events,
             copies_retained_max,
+            pace: Pace::OF_NODE,
             figures: of.figures.clone(),
         });
         Ok((agent, notes))

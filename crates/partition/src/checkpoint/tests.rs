@@ -10,10 +10,13 @@ use weir_types::{Epoch, Epochs, PartitionId};
 
 use super::*;
 use crate::event_index::tests::{LifeEvent, World, step, take, whole_index};
+use crate::holds::Holds;
 
 const LOG_ID: u128 = 7;
 const HERE: PartitionId = PartitionId(1);
 const EVERY: u64 = 100;
+const LOOK_INTERVAL: u64 = Pace::OF_NODE.look_interval.0;
+const RETRY_INTERVAL: u64 = Pace::OF_NODE.retry_interval.0;
 
 fn store(disk: &SimDisk) -> SnapshotStore<SimDisk> {
     SnapshotStore::new(disk.clone(), LOG_ID, HERE)
@@ -33,8 +36,16 @@ fn agent(world: &World, disk: &SimDisk, newest: u64) -> CheckpointAgent<SimDisk>
         newest,
         every: EVERY,
         copies_retained_max: 1 << 20,
+        pace: Pace::OF_NODE,
         figures: Arc::default(),
     })
+}
+
+/// Returns an agent whose reader holds events.
+fn agent_holding(world: &World, disk: &SimDisk, holds: &Holds) -> CheckpointAgent<SimDisk> {
+    let CheckpointAgent { parts, .. } = agent(world, disk, 0);
+    let events = world.reader().holding(holds, "checkpoint");
+    CheckpointAgent::new(CheckpointParts { events, ..parts })
 }
 
 /// Runs an agent for a while, with this many events in the files.
@@ -326,9 +337,8 @@ fn what_is_past_the_retention_at_the_start_is_not_in_the_index() {
 #[test]
 fn a_checkpoint_that_cannot_be_written_holds_no_event_and_the_next_has_all_that_are_left() {
     let (world, disk) = (World::new(&answers(400)), SimDisk::new(1));
-    let holds = crate::holds::Holds::default();
-    let mut writer = agent(&world, &disk, 0);
-    writer.parts.events = world.reader().holding(&holds, "checkpoint");
+    let holds = Holds::default();
+    let mut writer = agent_holding(&world, &disk, &holds);
     let now = run(&mut writer, 150, 1);
     assert_eq!(holds.least().map(|hold| hold.from), Some(151));
     let fault = Some((0, DiskErrorKind::Io));
@@ -344,6 +354,26 @@ fn a_checkpoint_that_cannot_be_written_holds_no_event_and_the_next_has_all_that_
     assert_eq!(figures.counters.report().checkpoint_event, 403);
     let (loaded, notes) = load_from(&disk, &world, 221);
     assert!(loaded.is_some() && notes.is_empty(), "{notes:?}");
+}
+
+#[test]
+fn the_events_of_a_checkpoint_under_way_are_held_until_it_is_written() {
+    let (world, disk) = (World::new(&answers(400)), SimDisk::new(1));
+    let holds = Holds::default();
+    let mut writer = agent_holding(&world, &disk, &holds);
+    writer.parts.pace.taken_max = 20;
+    let kept = || holds.least().map(|hold| hold.from);
+    let mut now = 1;
+    for (in_files, held_from) in [(150, 1), (400, 151)] {
+        writer.parts.figures.counters.event_in_files.store(in_files, Ordering::Relaxed);
+        while store(&disk).list().unwrap().last() != Some(&Position(in_files)) {
+            // A crash here leaves the checkpoint before, which is of use with the events after it.
+            assert_eq!(kept(), Some(held_from), "of {in_files}");
+            writer.do_work(Nanos(now));
+            now += LOOK_INTERVAL;
+        }
+        assert_eq!(kept(), Some(in_files + 1));
+    }
 }
 
 thread_local! {

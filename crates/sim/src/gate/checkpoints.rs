@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_gateway::Gateway;
-use weir_io::SimDisk;
+use weir_io::{DiskErrorKind, Rng, SeededRng, SimDisk, SimFaults};
 use weir_log::SnapshotStore;
 use weir_partition::PartitionFigures;
 use weir_partition::checkpoint::{
-    CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, load,
+    CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, HOLDER, Pace, load,
 };
 use weir_runtime::Agent as _;
 use weir_types::Nanos;
 
+use super::checkpoint_watch::AgentFigures;
 use super::node::{Start, StartContext};
 use crate::process::{LOG_ID, Process};
 use crate::workload::HERE;
@@ -23,13 +24,40 @@ const PORT: usize = 1;
 /// The numbers of events between two checkpoints, of which a start draws one.
 const EVERY: [u64; 3] = [5, 40, 300];
 
+/// The numbers of events taken in a cycle, of which a start draws one: with few, a checkpoint is
+/// under way for many cycles.
+const TAKEN: [usize; 3] = [2, 16, Pace::OF_NODE.taken_max];
+/// The pauses between looks for a due checkpoint. Most runs are shorter than a node's ten.
+const LOOKS: [Nanos; 3] = [Nanos(1_000_000), Nanos(10_000_000), Pace::OF_NODE.look_interval];
+/// The looks in a pause after a failure.
+const LOOKS_OF_A_RETRY: u64 = 20;
+/// The calls to its disk of which a failing start fails one.
+const FAILING_CALLS: u64 = 5;
+
+/// The call to the checkpoints' disk that fails while a node starts.
+#[derive(Clone, Copy, Debug)]
+pub struct FailingCall(u64, DiskErrorKind);
+
+impl FailingCall {
+    /// Draws a failing call for one start in five, and for three in four where lost checkpoints are
+    /// to be removed: then one of the first calls, which do it.
+    pub fn draw(rng: &mut SeededRng, removes: bool) -> Option<FailingCall> {
+        let kind = [DiskErrorKind::Io, DiskErrorKind::NoDescriptors][rng.below(2) as usize];
+        let (calls, chance) = if removes { (2, (3, 4)) } else { (FAILING_CALLS, (1, 5)) };
+        let at = rng.below(calls);
+        rng.chance(chance.0, chance.1).then_some(FailingCall(at, kind))
+    }
+}
+
 /// The checkpoints of one life.
 pub struct Checkpoints {
     /// `None` if the disk failed at the start.
     agent: Option<CheckpointAgent<SimDisk>>,
     figures: Arc<PartitionFigures>,
     began_with: u64,
-    newest: u64,
+    /// True if its disk failed at the start.
+    has_failed: bool,
+    now: AgentFigures,
     written: u64,
 }
 
@@ -42,19 +70,49 @@ impl Checkpoints {
         start: &Start<'_>,
         around: &StartContext<'_>,
     ) -> Checkpoints {
+        let disk = &around.disks.checkpoints;
+        if let Some(FailingCall(at, kind)) = around.failing_call {
+            disk.set_faults(SimFaults { call_fails_at: Some((at, kind)), ..SimFaults::default() });
+        }
         let agent = begin(gateway, process, start, around);
+        let has_failed = disk.failed_call().is_some();
+        disk.set_faults(SimFaults::default());
+        let now = AgentFigures::default();
         let figures = process.figures();
-        let newest = figures.counters.checkpoint_event.load(Ordering::Relaxed);
-        Checkpoints { agent, figures, began_with: newest, newest, written: 0 }
+        let mut checkpoints =
+            Checkpoints { agent, figures, began_with: 0, has_failed, now, written: 0 };
+        checkpoints.look();
+        checkpoints.began_with = checkpoints.now.newest;
+        checkpoints
+    }
+
+    fn look(&mut self) {
+        let counters = &self.figures.counters;
+        self.now = AgentFigures {
+            newest: counters.checkpoint_event.load(Ordering::Relaxed),
+            failures: counters.checkpoint_failures.load(Ordering::Relaxed),
+        };
     }
 
     /// Runs a cycle of the thread that writes them.
     pub fn work(&mut self, now: Nanos) {
         let Some(agent) = &mut self.agent else { return };
         agent.do_work(now);
-        let newest = self.figures.counters.checkpoint_event.load(Ordering::Relaxed);
-        self.written += u64::from(newest != self.newest);
-        self.newest = newest;
+        let before = self.now;
+        self.look();
+        self.written += u64::from(self.now.newest != before.newest);
+    }
+
+    /// The agent's figures.
+    #[must_use]
+    pub fn figures(&self) -> AgentFigures {
+        self.now
+    }
+
+    /// True if its disk failed at the start.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// The number of checkpoints written.
@@ -91,7 +149,7 @@ fn begin(
     let mut store = SnapshotStore::new(around.disks.checkpoints.clone(), LOG_ID, HERE);
     let copies_retained_max = around.config().copies_retained_max;
     let (files, first) = (&around.disks.events, start.first_record);
-    let events = || process.reader(files.clone(), first, "gateway checkpoint");
+    let events = || process.reader(files.clone(), first, HOLDER);
     let sessions = start.sessions.iter().zip(&start.firms);
     let sessions = sessions.map(|((id, next_event_no, _), (_, firm_id))| EngineSession {
         id: *id,
@@ -107,6 +165,12 @@ fn begin(
     if let Some(checkpoint) = checkpoint {
         gateway.begin_with(PORT, checkpoint);
     }
+    let look_interval = LOOKS[(around.seed / 9 % 3) as usize];
+    let pace = Pace {
+        taken_max: TAKEN[(around.seed / 3 % 3) as usize],
+        look_interval,
+        retry_interval: Nanos(look_interval.0 * LOOKS_OF_A_RETRY),
+    };
     Some(CheckpointAgent::new(CheckpointParts {
         store,
         events: events(),
@@ -114,6 +178,7 @@ fn begin(
         newest,
         every: EVERY[(around.seed % 3) as usize],
         copies_retained_max,
+        pace,
         figures: process.figures(),
     }))
 }

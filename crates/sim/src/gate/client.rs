@@ -528,6 +528,20 @@ impl Client {
         next.is_some_and(|next| next.record < told.retained_from)
     }
 
+    /// True if the session has events from this one on, and none of them is retained.
+    fn has_bare_trail(&self, told: &AddressedEvents, first: EventNo) -> bool {
+        let reports = told.of(self.session_id);
+        let is_gone = reports.last().is_some_and(|last| last.record < told.retained_from);
+        is_gone && reports.len() as u64 >= first.0
+    }
+
+    /// True if it has received events that are lost.
+    #[must_use]
+    pub fn has_lost(&self, told: &AddressedEvents) -> bool {
+        self.received.len() > told.of(self.session_id).len()
+            || told.check_received(self.session_id, &self.received).is_err()
+    }
+
     fn know(&mut self, event: &OrderEvent) {
         let OrderEvent { order_id, cl_ord_id, instrument_id, .. } = *event;
         if event.rec.is_none() {
@@ -605,6 +619,7 @@ impl Client {
                 if is_unknown {
                     self.received.truncate(self.received.begin());
                 } else {
+                    tally.bare_trails += u64::from(self.has_bare_trail(told, other_from));
                     self.check_lost(other_from, told)?;
                 }
                 let kept = usize::try_from(other_from.0 - 1).expect("few events");

@@ -8,9 +8,10 @@
 //! * [`client`]: sessions and the events that they have received. [`wire`]: their connections.
 //! * [`copies`]: the firm's desk that receives copies. [`addressed_events`]: the rules for clients'
 //!   messages. [`strangers`]: connections without a session. [`rival`]: a second process with a
-//!   client's key. [`checkpoints`]: the gateway's own.
+//!   client's key. [`checkpoints`]: the gateway's own. [`checkpoint_watch`]: the rules for them.
 
 pub mod addressed_events;
+pub mod checkpoint_watch;
 pub mod checkpoints;
 mod client;
 pub mod copies;
@@ -23,6 +24,8 @@ pub mod wire;
 use weir_io::descriptors::DescriptorRoom;
 use weir_io::net::sim::{NetFaults, SimDescriptors, SimNet};
 use weir_io::{Rng, SeededRng};
+use weir_log::SnapshotStore;
+use weir_partition::checkpoint::HOLDER;
 use weir_partition::handoff::SUBMISSIONS_MAX;
 use weir_runtime::Wake;
 use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId, WallOffset};
@@ -31,10 +34,13 @@ use weir_wire::{Definition, Event};
 use crate::crowd::Crowd;
 use crate::oracle::{Violation, ensure};
 use crate::plan::{Ending, Plan};
-use crate::process::{Disks, Process};
+use crate::process::{Disks, LOG_ID, Process};
 use crate::weather::{Conditions, Forecast};
 use crate::window::Window;
+use crate::workload::HERE;
 use addressed_events::AddressedEvents;
+use checkpoint_watch::{AgentFigures, CheckpointWatch};
+use checkpoints::FailingCall;
 use node::{GateNode, Start, StartContext};
 use wire::Wires;
 
@@ -112,6 +118,16 @@ pub struct GateTally {
     pub checkpoints: u64,
     /// Starts of the gateway with a checkpoint.
     pub checkpoint_starts: u64,
+    /// Starts at which the checkpoints' disk failed.
+    pub failed_checkpoint_starts: u64,
+    /// Starts that found a checkpoint of lost events, in the place of which there are others.
+    pub lost_checkpoints: u64,
+    /// Looks at the retention at which most that was over the limits was held for the next
+    /// checkpoint.
+    pub held_for_checkpoints: u64,
+    /// Refused logons of clients with lost events whose session had events since, none of which was
+    /// retained.
+    pub bare_trails: u64,
 }
 
 impl GateTally {
@@ -125,7 +141,9 @@ impl GateTally {
              \"moved\":{},\"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{},\
              \"in_time\":{},\"not_in_time\":{},\"throttled\":{},\"evicted\":{},\
              \"refused_by_a_full_log\":{},\"waited\":{},\"failed_accepts\":{},\
-             \"past_retention\":{},\"checkpoints\":{},\"checkpoint_starts\":{}",
+             \"past_retention\":{},\"checkpoints\":{},\"checkpoint_starts\":{},\
+             \"failed_checkpoint_starts\":{},\"lost_checkpoints\":{},\
+             \"held_for_checkpoints\":{},\"bare_trails\":{}",
             self.reports,
             self.copies,
             self.logons,
@@ -152,7 +170,11 @@ impl GateTally {
             self.failed_accepts,
             self.past_retention,
             self.checkpoints,
-            self.checkpoint_starts
+            self.checkpoint_starts,
+            self.failed_checkpoint_starts,
+            self.lost_checkpoints,
+            self.held_for_checkpoints,
+            self.bare_trails
         )
     }
 
@@ -185,6 +207,10 @@ impl GateTally {
         self.past_retention += other.past_retention;
         self.checkpoints += other.checkpoints;
         self.checkpoint_starts += other.checkpoint_starts;
+        self.failed_checkpoint_starts += other.failed_checkpoint_starts;
+        self.lost_checkpoints += other.lost_checkpoints;
+        self.held_for_checkpoints += other.held_for_checkpoints;
+        self.bare_trails += other.bare_trails;
     }
 }
 
@@ -260,6 +286,9 @@ pub struct Gate {
     /// The least first record of the lives that could not tell what a client of an ended epoch has
     /// received that is lost: their checkpoints are of later ones.
     past_unknown_from: u64,
+    watch: CheckpointWatch,
+    /// The agent's figures when the last cycle of the process was whole.
+    agent: AgentFigures,
     /// The control log: the definitions so far, as events.
     control: Vec<Vec<u8>>,
     node: Option<GateNode>,
@@ -279,6 +308,8 @@ pub struct Gate {
     crowds: SeededRng,
     /// The random stream of rings.
     rings: SeededRng,
+    /// The random stream of starts at which the checkpoints' disk fails.
+    failing_starts: SeededRng,
     conditions: Conditions,
     /// The last time at which the command log's disk stood, or descriptors were short.
     withheld_at: Nanos,
@@ -301,10 +332,13 @@ impl Gate {
                 &mut rng,
                 SeededRng::new(seed, "rivals"),
                 SeededRng::new(seed, "moves"),
+                SeededRng::new(seed, "absences"),
             ),
             rng,
             told: AddressedEvents::default(),
             past_unknown_from: u64::MAX,
+            watch: CheckpointWatch::default(),
+            agent: AgentFigures::default(),
             control: Vec::new(),
             node: None,
             wake: Wake::new(),
@@ -317,6 +351,7 @@ impl Gate {
             returns: SeededRng::new(seed, "returns"),
             crowds: SeededRng::new(seed, "crowds of strangers"),
             rings: SeededRng::new(seed, "rings"),
+            failing_starts: SeededRng::new(seed, "failing starts"),
             conditions: Conditions::FAIR,
             withheld_at: Nanos(0),
             accepts_due: None,
@@ -325,6 +360,15 @@ impl Gate {
             not_in_time: 0,
             since_beginning: Nanos(0),
         }
+    }
+
+    /// The same, with clients that are never away for a whole life: a day forgets what all clients
+    /// have had.
+    #[must_use]
+    pub fn of_a_day(seed: u64) -> Gate {
+        let mut gate = Gate::new(seed);
+        gate.wires.are_never_absent();
+        gate
     }
 
     /// Returns the figures so far.
@@ -364,7 +408,7 @@ impl Gate {
         let wake = Wake::new();
         self.end_node();
         self.life += 1;
-        self.wires.begin_life(self.plan);
+        self.wires.begin_life(self.plan, &self.told);
         self.wake = wake.clone();
         vec![wake]
     }
@@ -422,10 +466,15 @@ impl Gate {
         disks: &Disks,
         start: Start<'_>,
     ) -> Result<u64, Violation> {
+        let event_count = process.tail_handle().next_record() - 1;
         (self.told.current, self.told.ended) = (start.epoch, start.ended.to_vec());
         self.told.retained_from = self.told.retained_from.max(start.first_record);
         self.return_by = Nanos(start.now.0 + self.plan.return_within.0);
         self.wires.process_has_started(&start.absent);
+        let lost = self.lost_checkpoints(disks);
+        let removes = lost.iter().any(|at| *at > event_count);
+        let finds_lost = lost.iter().any(|at| *at <= event_count);
+        self.wires.tally.lost_checkpoints += u64::from(finds_lost);
         let around = StartContext {
             plan: self.plan,
             net: &self.net,
@@ -433,11 +482,15 @@ impl Gate {
             seed: self.rng.next_u64(),
             control: &self.control,
             disks,
+            failing_call: FailingCall::draw(&mut self.failing_starts, removes),
         };
         let node = GateNode::start(process, &start, &around);
         let failed = |error| Violation::new("the gateway does not start", error);
         let mut node = node.map_err(failed)?;
         let checkpoints = node.checkpoints();
+        self.agent = checkpoints.figures();
+        self.wires.tally.failed_checkpoint_starts += u64::from(checkpoints.has_failed());
+        self.watch.judge(checkpoints.began_with(), checkpoints.has_failed())?;
         // A checkpoint of a life that could not tell cannot either.
         let has_known_beginning =
             checkpoints.is_beginning() && checkpoints.began_with() + 1 < self.past_unknown_from;
@@ -449,6 +502,14 @@ impl Gate {
         let taken_in = checkpoints.events_from(start.first_record);
         self.node = Some(node);
         Ok(process.tail_handle().next_record().saturating_sub(taken_in))
+    }
+
+    /// The checkpoints of lost events that the disk has.
+    fn lost_checkpoints(&self, disks: &Disks) -> Vec<u64> {
+        let disk = disks.checkpoints.after_process_crash();
+        let listed = SnapshotStore::new(disk, LOG_ID, HERE).list().unwrap_or_default();
+        let listed = listed.into_iter().map(|at| at.0);
+        listed.filter(|at| self.watch.is_lost(*at)).collect()
     }
 
     /// Ends the node's agents as the process ends.
@@ -524,7 +585,14 @@ impl Gate {
                 node.checkpoints().work(now);
             }
         }
+        self.note_checkpoints();
         self.check_accepts()
+    }
+
+    fn note_checkpoints(&mut self) {
+        let Some(node) = &mut self.node else { return };
+        let after = node.checkpoints().figures();
+        self.watch.note(std::mem::replace(&mut self.agent, after), after);
     }
 
     /// Lets the gateway tell what the partition has just published.
@@ -532,6 +600,8 @@ impl Gate {
     /// # Errors
     /// A wake-up that was lost.
     pub fn tell(&mut self, now: Nanos) -> Result<(), Violation> {
+        // The cycle is over: no crash takes its operations.
+        self.watch.keep();
         self.node.as_mut().map_or(Ok(()), |node| node.tell(now))
     }
 
@@ -557,6 +627,12 @@ impl Gate {
     /// Discards the events after a loss.
     pub fn forget(&mut self, events: &Window<Vec<u8>>) {
         self.told.rebuild(events);
+        self.watch.lose(events.len() as u64);
+    }
+
+    /// Notes the holder of most of the bytes that are over the retention.
+    pub fn note_held(&mut self, held_by: Option<&'static str>) {
+        self.wires.tally.held_for_checkpoints += u64::from(held_by == Some(HOLDER));
     }
 
     /// The first record, not after `record`, that a client may still be told of.

@@ -28,7 +28,7 @@ use weir_wire::event::Defined;
 use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
 
-use super::checkpoints::Checkpoints;
+use super::checkpoints::{Checkpoints, FailingCall};
 use super::thread::SimThread;
 use super::{GatePlan, SessionFirm, SessionNumbers};
 use crate::oracle::Violation;
@@ -92,6 +92,8 @@ pub struct StartContext<'a> {
     pub control: &'a [Vec<u8>],
     /// The partition's disks.
     pub disks: &'a Disks,
+    /// The call to the checkpoints' disk that fails.
+    pub failing_call: Option<FailingCall>,
 }
 
 impl StartContext<'_> {

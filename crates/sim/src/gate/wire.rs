@@ -34,6 +34,8 @@ const PORTS: u16 = 60_000;
 /// so many steps at most.
 const MOVES_IN: u64 = 200;
 const LEFT_STEPS: u64 = 300;
+/// The lives for which a connection's clients stay away, at most.
+const ABSENT_LIVES: u64 = 3;
 /// Bytes that a client reads in one step.
 pub(super) const READ_MAX: usize = 4_096;
 
@@ -112,6 +114,10 @@ pub struct Wires {
     rival: Rival,
     /// The random stream of moves to other connections.
     moves: SeededRng,
+    /// The random stream of absences, if there are any.
+    absences: Option<SeededRng>,
+    /// The connection whose clients stay away, and the life before which they do not return.
+    absent: Option<(usize, u64)>,
     strangers: Strangers,
     life: u64,
     /// The figures.
@@ -121,9 +127,15 @@ pub struct Wires {
 
 impl Wires {
     /// Creates the clients, without connections, and the second process with the operator's key.
-    /// That one, and the clients' moves to other connections, have random streams of their own.
+    /// That one, the clients' moves to other connections and their absences have random streams of
+    /// their own.
     #[must_use]
-    pub fn new(rng: &mut SeededRng, rivals: SeededRng, moves: SeededRng) -> Wires {
+    pub fn new(
+        rng: &mut SeededRng,
+        rivals: SeededRng,
+        moves: SeededRng,
+        absences: SeededRng,
+    ) -> Wires {
         let [first, second, third, fourth, _] = TRADERS;
         let sessions: [&[SessionId]; 4] =
             [&[OPERATOR], &[first, second], &[third], &[fourth, COPY_DESK]];
@@ -157,6 +169,8 @@ impl Wires {
             rogue: None,
             rival: Rival::new(rivals),
             moves,
+            absences: Some(absences),
+            absent: None,
             strangers: Strangers::default(),
             life: 0,
             tally: GateTally::default(),
@@ -164,11 +178,43 @@ impl Wires {
         }
     }
 
+    /// Lets no client stay away for a whole life.
+    pub fn are_never_absent(&mut self) {
+        self.absences = None;
+    }
+
     /// A new process begins.
-    pub fn begin_life(&mut self, plan: GatePlan) {
+    pub fn begin_life(&mut self, plan: GatePlan, told: &AddressedEvents) {
         self.is_calm = plan.is_calm;
         self.life += 1;
         self.rival.begin_life();
+        self.begin_absence(told);
+    }
+
+    /// Lets the clients of a connection, but not the operator's, stay away from now on, by chance:
+    /// meanwhile the log may forget all of their events. Mostly they have received lost ones.
+    fn begin_absence(&mut self, told: &AddressedEvents) {
+        if self.is_calm {
+            self.absent = None;
+        }
+        let goes_on = self.absent.is_some_and(|(_, until)| self.life < until);
+        let Some(absences) = self.absences.as_mut().filter(|_| !self.is_calm && !goes_on) else {
+            return;
+        };
+        let has_lost = |wire: &Wire| wire.clients.iter().any(|client| client.has_lost(told));
+        let losers: Vec<_> =
+            (1..self.wires.len()).filter(|at| has_lost(&self.wires[*at])).collect();
+        let (candidates, chance) = match losers.len() {
+            0 => ((1..self.wires.len()).collect(), (1, 6)),
+            _ => (losers, (2, 3)),
+        };
+        let index = absences.below(candidates.len() as u64);
+        let index = candidates[usize::try_from(index).expect("few connections")];
+        let until = self.life + 1 + absences.below(ABSENT_LIVES);
+        self.absent = absences.chance(chance.0, chance.1).then_some((index, until));
+        if self.absent.is_some() {
+            self.wires[index].leave();
+        }
     }
 
     /// A process has started, and awaits the return of the sessions `absent`.
@@ -200,8 +246,9 @@ impl Wires {
     /// A violation of a rule.
     pub fn step(&mut self, context: &mut Context<'_>) -> Result<(), Violation> {
         context.kept_at = self.rival.here_at();
-        for wire in &mut self.wires {
-            if context.is_away && wire.leaves() {
+        let absent = self.absent.map(|(index, _)| index);
+        for (index, wire) in self.wires.iter_mut().enumerate() {
+            if context.is_away && wire.leaves() || absent == Some(index) {
                 continue;
             }
             wire.step(context, &mut self.tally)?;
@@ -222,10 +269,7 @@ impl Wires {
 
     /// Takes away the connections of sessions with cancel-on-disconnect.
     pub fn leave(&mut self) {
-        for wire in self.wires.iter_mut().filter(|wire| wire.leaves()) {
-            (wire.stream, wire.left) = (None, None);
-            wire.lose(0);
-        }
+        self.wires.iter_mut().filter(|wire| wire.leaves()).for_each(Wire::leave);
     }
 
     /// The sessions whose every order is preceded by their choice of cancel-on-disconnect.
@@ -319,6 +363,12 @@ impl Wire {
 
     fn has_session(&self) -> bool {
         self.clients.iter().any(|client| client.session.is_open())
+    }
+
+    /// Takes its connections away.
+    fn leave(&mut self) {
+        (self.stream, self.left) = (None, None);
+        self.lose(0);
     }
 
     /// The connection is lost, with everything under way.
